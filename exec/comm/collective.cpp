@@ -121,7 +121,7 @@ void GroupCollective::plan_messages(Member& to, RankStep& step) {
     to.receives.push_back(nodes_.transport->make_receive());
     p.remote = to.receives.back().get();
     p.direct = !p.reduce || (step.pulls.size() == 1 && !step.staged);
-    if (p.direct) continue;
+    if (!p.reduce) continue;
     p.scratch = to.scratch.size();
     to.scratch.emplace_back();
   }
@@ -162,12 +162,13 @@ void GroupCollective::grow_stage(Member& me, int64_t elements) {
   }
 }
 
-int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements, DeviceSession* device,
-                             Lane lane) {
+int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements, DeviceSession* device, Lane lane,
+                             Precision format) {
   Member& me = *members_[rank];
   TANDEM_CHECK(device == nullptr || nodes_.transport == nullptr);
   me.device = device;
   me.lane = lane;
+  me.format = format;
   const uint32_t steps = static_cast<uint32_t>(me.steps.size()), turn = me.runs % 2;
   const uint32_t base = me.runs * (steps + 2);
   ++me.runs;
@@ -208,7 +209,7 @@ void GroupCollective::post(Member& me, RankStep& step, int64_t elements) {
   for (const Pull& p : step.pulls) {
     const Range r = range(p.offset, p.count, elements);
     if (p.remote == nullptr || r.count == 0) continue;
-    if (p.direct) {
+    if (direct(me, p)) {
       p.remote->to = (step.staged ? me.stage : me.buffer) + r.begin;
     } else {
       auto& scratch = me.scratch[p.scratch];
@@ -216,7 +217,7 @@ void GroupCollective::post(Member& me, RankStep& step, int64_t elements) {
       p.remote->to = scratch.data();
     }
     p.remote->elements = r.count;
-    p.remote->add = p.direct && p.reduce;
+    p.remote->add = direct(me, p) && p.reduce;
     nodes_.transport->post(nodes_.of_ranks[p.from], nodes_.of_ranks[me.rank],
                            {nodes_.channel, 0, p.from, me.rank, 0}, *p.remote);
   }
@@ -248,7 +249,7 @@ void GroupCollective::pull(Member& me, const RankStep& step, int64_t elements) {
       const Range part{r.begin + at, std::min(piece, r.count - at)};
       for (std::size_t k = i; k < end; ++k) {
         const Pull& p = step.pulls[k];
-        if (p.direct) continue;
+        if (direct(me, p)) continue;
         take(me, step, p,
              p.remote == nullptr ? members_[p.from]->buffer + part.begin : me.scratch[p.scratch].data() + at,
              part);
@@ -266,7 +267,10 @@ void GroupCollective::take(Member& me, const RankStep& step, const Pull& pull, c
   if (!pull.reduce)
     put(me, to, from, piece.count);
   else if (me.device != nullptr)
-    me.device->accumulate(to, from, piece.count, me.lane);
+    me.half() ? me.device->accumulate_half(to, from, piece.count, me.lane)
+              : me.device->accumulate(to, from, piece.count, me.lane);
+  else if (me.half())
+    cpu::accumulate_half(to, from, me.format == Precision::fp16, piece.count);
   else
     cpu::accumulate(to, from, piece.count);
 }

@@ -43,9 +43,9 @@ class GroupCollective {
   /// Stopped; then others may still use the buffer until all members have returned and the transport is
   /// stopped. With an asynchronous `device` (of all members, without a transport) it is only enqueued on the
   /// lane: then lanes wait for each other on the devices, and what is returned is the members' arrival at the
-  /// call.
+  /// call. With bf16 or fp16 as `format` an element is two numbers of that.
   int64_t run(uint32_t rank, float* buffer, int64_t elements, DeviceSession* device = nullptr,
-              Lane lane = Lane::comm);
+              Lane lane = Lane::comm, Precision format = Precision::fp32);
   uint32_t ranks() const { return static_cast<uint32_t>(members_.size()); }
 
  private:
@@ -55,7 +55,7 @@ class GroupCollective {
     bool reduce;
     bool direct = false;  ///< over the transport into place, or added in place, as it arrives
     exec::Transport::Receive* remote = nullptr;  ///< null: from shared memory
-    std::size_t scratch = 0;                     ///< remote and not direct: index into Member::scratch
+    std::size_t scratch = 0;                     ///< remote and a sum, or not direct: in Member::scratch
   };
   struct Push {  ///< what it sends to another node
     uint32_t to;
@@ -78,6 +78,8 @@ class GroupCollective {
     std::vector<RankStep> steps;
     DeviceSession* device = nullptr;  ///< asynchronous: works on `buffer`
     Lane lane = Lane::comm;
+    Precision format = Precision::fp32;  ///< in two numbers of which an element is, where that is of 2 bytes
+    bool half() const { return element_bytes(format) == 2; }
     std::vector<std::unique_ptr<DeviceEvent>> events;  ///< beside `done`: of two runs in turn
     float* stage = nullptr;
     int64_t stage_elements = 0;
@@ -91,6 +93,8 @@ class GroupCollective {
   Range range(uint32_t offset, uint32_t count, int64_t elements) const;
   void reached(Member& me, uint32_t value, uint32_t turn, uint32_t step);
   void wait_for(Member& me, uint32_t other, uint32_t value, uint32_t turn, uint32_t step);
+  /// Does it need no scratch? Links add floats alone.
+  static bool direct(const Member& me, const Pull& p) { return p.direct && !(p.reduce && me.half()); }
   static void put(Member& me, float* to, const float* from, int64_t elements);
   static void grow_stage(Member& me, int64_t elements);
   bool apart(uint32_t a, uint32_t b) const;

@@ -25,7 +25,8 @@ class ScheduledGroup : public DeviceGroup {
     links_->join(rank, session);
   }
 
-  void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) override {
+  void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane,
+           Precision format) override {
     Member& me = members_[rank];
     reserve(me, session, elements);
     for (const RankStep& step : me.steps) {
@@ -48,7 +49,9 @@ class ScheduledGroup : public DeviceGroup {
       for (const Take& t : step.takes) {
         const auto [begin, count] = range(t.move, elements);
         if (!t.aside || count == 0) continue;
-        if (t.move.reduce)
+        if (t.move.reduce && element_bytes(format) == 2)
+          session.accumulate_half(buffer + begin, me.aside + used, count, lane);
+        else if (t.move.reduce)
           session.accumulate(buffer + begin, me.aside + used, count, lane);
         else
           session.copy(buffer + begin, me.aside + used, count, lane);

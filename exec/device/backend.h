@@ -16,6 +16,11 @@
 
 namespace tandem::exec {
 
+/// Of what is put into 2 bytes: that of the activations, and fp16 where these have 4.
+constexpr Precision half_format(Precision p) {
+  return p == Precision::bf16 || p == Precision::fp8 ? Precision::bf16 : Precision::fp16;
+}
+
 /// A mark in what a lane was given.
 class DeviceEvent {
  public:
@@ -59,19 +64,27 @@ class DeviceSession {
   /// to += from. `from` may be another session's, of the same backend, as in copy().
   virtual void accumulate(float* to, const float* from, int64_t elements, Lane lane) = 0;
   virtual void scale(float* values, float factor, int64_t elements, Lane lane) = 0;
-  /// To numbers of 2 bytes in the format that the session stores activations in, two a word, and back; only
-  /// asked of sessions that have one (element_bytes(precision) = 2). Enqueue, as copy().
-  virtual void narrow(float* /*to*/, const float* /*from*/, int64_t /*elements*/, Lane) {
-    throw DeviceError("this backend has no numbers of 2 bytes");
+  /// To numbers of 2 bytes in the session's half_format(), two a word, and back. Enqueue, as copy().
+  virtual void narrow(float* to, const float* from, int64_t elements, Lane lane) = 0;
+  virtual void upcast(float* to, const float* from, int64_t elements, Lane lane) = 0;
+  /// The same of gradients on their way to others, in fp16 times the loss's scale, which small ones need in 2
+  /// bytes, and back: the scale of slot 0's iteration, on which all who sum them must agree.
+  virtual void narrow_gradients(float* to, const float* from, int64_t elements, Lane lane) {
+    narrow(to, from, elements, lane);
   }
-  virtual void upcast(float* /*to*/, const float* /*from*/, int64_t /*elements*/, Lane) {
-    throw DeviceError("this backend has no numbers of 2 bytes");
+  virtual void upcast_gradients(float* to, const float* from, int64_t elements, Lane lane) {
+    upcast(to, from, elements, lane);
   }
+  /// accumulate() of numbers of 2 bytes, two in each of `words`.
+  virtual void accumulate_half(float* to, const float* from, int64_t words, Lane lane) = 0;
   /// Takes the loss's scale, which fp16 has (DeviceOptions), out of gradients that a pass has left, and notes
   /// whether all are finite: if not, iterations from the next one on have half the scale. What is not finite
   /// becomes 0 when `alone`: no update on this device will see it, and leave it out. After slot 0 was given
   /// the iteration's state.
   virtual void unscale(float* /*gradients*/, int64_t /*elements*/, bool /*alone*/, Lane) {}
+  /// fp16: where one of these is not finite, no update changes anything until the next iteration begins; else
+  /// an update leaves out such elements alone.
+  virtual void judge(const float* /*gradients*/, int64_t /*elements*/, Lane) {}
   /// Between host memory and the device's; the host waits.
   virtual void upload(float* to, const float* host, int64_t elements) = 0;
   virtual void download(float* host, const float* from, int64_t elements) = 0;
@@ -126,7 +139,9 @@ class DeviceGroup {
   /// open, since those who join wait for each other. Throws DeviceError.
   virtual void join(uint32_t rank, DeviceSession& session) = 0;
   /// Enqueues; in place on `elements` floats. Chunks of ranks differ by at most one element, larger first.
-  virtual void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) = 0;
+  /// With bf16 or fp16 as `format` an element is two numbers of that.
+  virtual void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane,
+                   Precision format) = 0;
   /// Enqueues messages that travel at once, for schedules that are not the library's: all are sent and have
   /// arrived before the lane goes on. The k-th that a rank sends to a peer is the k-th that this peer
   /// receives from it, and of the same size. What arrives must lie apart from all else that is sent or
@@ -135,7 +150,8 @@ class DeviceGroup {
                         std::span<const DeviceMessage> receives, Lane lane) = 0;
   /// Seconds that the library expects such a run() to take; 0 where it does not say. By all members alike,
   /// when the lanes are done with what they were given.
-  virtual double estimate(uint32_t /*rank*/, DeviceSession&, float* /*buffer*/, int64_t /*elements*/, Lane) {
+  virtual double estimate(uint32_t /*rank*/, DeviceSession&, float* /*buffer*/, int64_t /*elements*/, Lane,
+                          Precision /*format*/) {
     return 0;
   }
   /// What the library found out since about collectives under way, in its own words; empty while all is well.
@@ -202,6 +218,8 @@ struct Backend {
   int64_t (*memory)(uint32_t index) = nullptr;
   /// Of work before the first iteration, after which an idle device's clocks have risen.
   double warm_seconds = 0;
+  /// Has batch_norm_relu and its kin.
+  bool fuses_norms = false;
   /// Computes on the processors of the thread that calls, which is then bound (cores.h).
   bool on_processors = false;
 };

@@ -33,9 +33,19 @@ class ForwardDevice : public DeviceSession {
   void upcast(float* to, const float* from, int64_t n, Lane lane) override {
     inner_->upcast(to, from, n, lane);
   }
+  void narrow_gradients(float* to, const float* from, int64_t n, Lane lane) override {
+    inner_->narrow_gradients(to, from, n, lane);
+  }
+  void upcast_gradients(float* to, const float* from, int64_t n, Lane lane) override {
+    inner_->upcast_gradients(to, from, n, lane);
+  }
+  void accumulate_half(float* to, const float* from, int64_t words, Lane lane) override {
+    inner_->accumulate_half(to, from, words, lane);
+  }
   void unscale(float* gradients, int64_t n, bool alone, Lane lane) override {
     inner_->unscale(gradients, n, alone, lane);
   }
+  void judge(const float* gradients, int64_t n, Lane lane) override { inner_->judge(gradients, n, lane); }
   void upload(float* to, const float* host, int64_t n) override { inner_->upload(to, host, n); }
   void download(float* host, const float* from, int64_t n) override { inner_->download(host, from, n); }
   void synchronize(Lane lane) override { inner_->synchronize(lane); }

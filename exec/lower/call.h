@@ -67,6 +67,14 @@ enum class Function : uint8_t {
                           ///< devices have alike, and of its square
   batch_norm_shared,      ///< as batch_norm, with the sums of all devices behind the running variance; shape
                           ///< {outer, channels, inner, devices[, elements of a channel on all of them]}
+  batch_norm_relu,  ///< {y, x, mean, deviation, running mean, running variance[, z][, scale, shift]}: then +
+                    ///< z and cut off below 0 and above `high`; shape {outer, channels, inner, 1, 0, 1 with
+                    ///< z}; scalars {epsilon, momentum, high}
+  batch_norm_relu_sums,      ///< without z {dscale, dshift, x, dy, mean, deviation[, scale, shift]}; with it
+                             ///< {dscale, dshift, dz, x, dy, y, mean, deviation}; shape as batch_norm_relu;
+                             ///< scalars {high}
+  batch_norm_relu_backward,  ///< without z: {dx, x, dy, mean, deviation, dscale, dshift[, scale, shift]}; dz
+                             ///< goes to batch_norm_backward; shape {outer, channels, inner}; scalars {high}
   row_norm,  ///< {y, x, statistics[, scale[, shift]]}; shape {outer, groups, space, channels of a group, 1
              ///< for root mean square}: statistics of each (outer, group) over space and channels; scalars
              ///< {epsilon}

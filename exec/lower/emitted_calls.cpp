@@ -494,6 +494,7 @@ EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t ba
   e.out.forward.resize(layers);
   e.out.backward.resize(layers);
   e.out.again.resize(layers);
+  e.out.elsewhere.resize(layers);
   lay_out_parameters(e);
   for (uint32_t i = 0; i < layers; ++i) emit_layer(e, i);
   for (uint32_t i = 0; i < layers; ++i) add_up(e, i);

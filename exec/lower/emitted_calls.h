@@ -46,6 +46,7 @@ struct EmittedCalls {
   std::vector<TensorId> inputs, labels, losses;
   TensorId logits = kNoTensor, output = kNoTensor;  ///< as ExecutionGraph's; of the last layer
   std::vector<SliceTensors> slice;                  ///< [layer]
+  std::vector<bool> elsewhere;  ///< [layer]: another layer's calls make its output (fused_norm.h)
 };
 
 /// Pure but for passes_registry(), which is constant; any thread may call it. Throws InputError naming the

@@ -11,6 +11,7 @@
 #include "exec/lower/again.h"
 #include "exec/lower/arena.h"
 #include "exec/lower/emitted_calls.h"
+#include "exec/lower/fused_norm.h"
 #include "exec/lower/gradient_flow.h"
 #include "exec/lower/stored.h"
 
@@ -118,7 +119,7 @@ void extend_exchanged(const EmittedCalls& e, const GradientFlow& flow, const Pas
                       std::vector<ArenaBlock>& out) {
   for (uint32_t i = 0; i < e.forward.size(); ++i) {
     const SliceTensors& s = e.slice[i];
-    const bool received = e.forward[i].empty() && s.output != kNoTensor;
+    const bool received = e.forward[i].empty() && !e.elsewhere[i] && s.output != kNoTensor;
     if (flow.outputs[i].sent) extend(out[s.output], at.forward[i], at.backward[i]);
     if (s.arriving != kNoTensor) extend(out[s.arriving], at.forward.back() + 1, at.backward[i]);
     if (received) extend(out[s.output], at.forward[i], at.forward[i]);
@@ -292,6 +293,7 @@ struct ExecutionGraph::Impl {
       : graph(g), batch(samples), calls(element_bytes(precision) == 2) {
     const GradientFlow flow = gradient_flow(g, samples, precision, use);
     calls = emit_calls(g, flow, samples, training, element_bytes(precision) == 2, use);
+    if (use.fuses && training) fuse_norms(g, use, calls);
     resolve_memory(calls);
     const std::vector<LayerRange> blocks = run_again(calls, g, flow, use);
     const PassTimes at(calls, blocks);

@@ -15,6 +15,8 @@ struct SliceUse {
   std::vector<uint32_t> sent = {};  ///< layers of it whose outputs another device reads too
   /// The gradients of parameters may be made long after those of the layers' inputs, not behind each layer's.
   bool parts = false;
+  /// The backend has batch_norm_relu and its kin (fused_norm.h).
+  bool fuses = false;
   /// Place among the devices that share each layer. What all of them would add to a sum (a bias) the first
   /// adds.
   uint32_t partner = 0;

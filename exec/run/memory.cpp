@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "exec/comm/ranks.h"
+#include "exec/run/half_gradients.h"
 #include "exec/run/shares.h"
 #include "schemes/compression.h"
 
@@ -177,7 +178,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   }
   m.workspace = words(activations) + words(narrowed) + words(tied_words(program, role)) +
                 words(sequence_words(role)) + words(reloaded_words(program, role, e.job.precision)) +
-                words(held.rooms() + made.rooms());
+                words(held.rooms() + made.rooms()) + words(half_words(program, role));
   return m;
 }
 

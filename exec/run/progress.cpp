@@ -34,7 +34,8 @@ void Run::make_watch() {
   for (uint32_t i = 0; i < role.ops.size(); ++i) {
     if (sums_gradients(program_, role.ops[i])) summed += program_.buckets[role.ops[i].key].elements;
   }
-  if (apart || stages_.uneven() || program_.delay > 0 || summed != execution_graph().parameters())
+  if (apart || stages_.uneven() || program_.delay > 0 || casts_gradients(program_) ||
+      summed != execution_graph().parameters())
     refuse(
         "the noise scale is measured where processors all-reduce the gradients of two workers or more, of "
         "equal batches: "

@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "exec/comm/scheduled_group.h"
+#include "exec/run/half_gradients.h"
 #include "exec/run/memory.h"
 #include "schemes/uneven_batches.h"
 
@@ -157,13 +158,13 @@ void Run::check_ops(uint32_t worker) const {
     parameters += b.role == stages_.place(worker).role ? b.elements : 0;
   TANDEM_CHECK(parameters == stages_.lowered(worker).parameters());
   for (const Op& op : role(worker).ops) {
-    if (op.kind == OpKind::compute && op.payload == Payload::gradients && op.lane == Lane::compute)
+    if (op.kind == OpKind::compute && op.payload == Payload::gradients && op.lane == Lane::compute &&
+        compresses())
       check_compression();
     if (op.lane == Lane::offload) check_offload(op, worker);
     if (op.kind != OpKind::collective || of_layers(op.payload)) continue;
     const int64_t elements = op.key < program_.buckets.size() ? program_.buckets[op.key].elements : 0;
-    if (op.payload == Payload::gradients && op.bytes.n != 4 * elements)
-      refuse("gradients travel as fp32 (gradients=fp32 is executed)");
+    check_gradients(op, worker);
     const Collective& c = program_.collectives[op.what];
     const bool half = c.kind == CollKind::all_gather && gathers_shards(op, worker) &&
                       element_bytes(execution_.job.precision) == 2 && op.bytes.n == 2 * elements;
@@ -173,9 +174,41 @@ void Run::check_ops(uint32_t worker) const {
   }
 }
 
+/// In 2 bytes where collectives sum them; in fp16, times the loss's scale, where all workers see all sums and
+/// so have the same scale, and no iteration begins before they are used.
+void Run::check_gradients(const Op& op, uint32_t worker) const {
+  if (op.payload != Payload::gradients && op.payload != Payload::shard &&
+      op.payload != Payload::sequence_gradients)
+    return;
+  const bool halves = half_gradients(program_, op).elements > 0;
+  if (!halves && op.payload == Payload::gradients && op.bytes.n != 4 * program_.buckets[op.key].elements)
+    refuse("gradients travel as fp32, or in 2 bytes to be summed");
+  if (op.payload == Payload::sequence_gradients) {
+    int64_t elements = 0;
+    for (const Slice& s : in_parts(stages_.lowered(worker))) elements += s.elements;
+    if (op.bytes.n != 4 * elements)
+      refuse("gradients of parts of a sequence travel as fp32 (gradients=fp32 is executed)");
+  }
+  if (!halves) return;
+  if (!program_.stores.empty()) refuse("gradients for servers travel as fp32 (gradients=fp32 is executed)");
+  if (execution_.job.scheme->overheads.cycle.ps > 0 && !execution_.backend->asynchronous)
+    refuse("a coordinator of processors sums gradients of 4 bytes (gradients=fp32 is executed)");
+  if (execution_.job.precision != Precision::fp16) return;
+  const Collective& c = program_.collectives[op.what];
+  const auto& ops = program_.roles[0].ops;
+  const bool late =
+      program_.delay > 0 || std::any_of(ops.begin(), ops.end(), [](const Op& o) {
+        return o.payload == Payload::parameters && o.kind == OpKind::compute &&
+               std::any_of(o.deps.begin(), o.deps.end(), [](const Dep& d) { return d.lag > 0; });
+      });
+  if (c.kind != CollKind::all_reduce || stages_.split() || member(c, 0).ranks != workers_ || late)
+    refuse(
+        "in fp16 gradients travel in 2 bytes where every worker sums all of them before its update: they "
+        "carry "
+        "the loss's scale, on which all must agree (gradients=fp32 and bf16 are executed)");
+}
+
 void Run::check_compression() const {
-  if (program_.compression.kind == Compression::Kind::none)
-    refuse("gradients are not cast for the way (compression=fp16 is only simulated)");
   Call call;
   call.function = Function::compress;
   if (!execution_.backend->supports(call, execution_.job.precision))

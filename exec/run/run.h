@@ -179,6 +179,7 @@ class Run {
  private:
   void check_executable() const;
   void check_ops(uint32_t worker) const;
+  void check_gradients(const Op& op, uint32_t worker) const;
   void check_compression() const;
   bool gathers_shards(const Op& op, uint32_t worker) const;
   void check_store() const;

@@ -86,9 +86,16 @@ SliceUse use_of(const Program& program, const Role& role, uint32_t partner) {
   return use;
 }
 
+/// Of what is not split. What is to be made again layer by layer is not fused.
+SliceUse plain_use(const Execution& e) {
+  SliceUse use;
+  use.fuses = e.backend->fuses_norms && e.job.recompute == Recompute{};
+  return use;
+}
+
 /// Of the whole model, as each worker trains it where it is not split.
 SliceUse whole_use(const Execution& e, const Program& program) {
-  SliceUse use;
+  SliceUse use = plain_use(e);
   if (program.grid.axes.empty()) use.recompute = e.job.recompute;
   return use;
 }
@@ -243,7 +250,7 @@ void Stages::find_places(const Program& program) {
 void Stages::lower_batches(const Execution& e) {
   batches_ = e.job.batches;
   for (const int64_t samples : batches_) {
-    SliceUse use;
+    SliceUse use = plain_use(e);
     use.recompute = e.job.recompute;
     use.loss_weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(e.job.batch));
     use.norm_samples = e.job.batch * devices();
@@ -269,6 +276,7 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
   s.slots = slots_of(role, micros());
   for (uint32_t p = 0; p < partners_; ++p) {
     SliceUse use = use_of(program, role, p);
+    use.fuses = plain_use(e).fuses;
     use.whole = e.job.graph;
     use.recompute = e.job.recompute;
     use.passes_alone = use.passes_alone && s.slots.count > 1;

@@ -147,6 +147,7 @@ void Worker::allocate() {
   }
   outputs_ = device_->allocate(most);
   narrowed_ = device_->allocate(narrowed);
+  half_ = device_->allocate(half_words(run_.program(), role()));
   averaging_ = device_->allocate(n.parameters() * averaging_vectors(run_.program()));
   delayed_ = device_->allocate(n.parameters() * run_.program().delay);
   messages_ = device_->allocate(compressed_words(run_.program(), run_.execution_graph().graph()));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "exec/run/half_gradients.h"
 #include "exec/run/lane_driver.h"
 #include "exec/run/loader.h"
 #include "exec/run/run.h"
@@ -98,12 +99,15 @@ class Worker {
   Act action(uint32_t index);
   Act compute(uint32_t index);
   bool judges_later(uint32_t index) const;
+  bool judges_step(uint32_t index) const;
   Act layers(uint32_t index);
   struct Work;
   Work work_of(uint32_t index) const;
   void launch_layers(const Work& work, std::size_t variant, const IterationState& state);
   Act collective(uint32_t index);
-  double time_in_row(DeviceGroup& library, uint32_t rank, float* at, int64_t elements, Lane lane);
+  struct Meeting;
+  int64_t meet(const Meeting& meeting, float* at);
+  double time_in_row(const Meeting& meeting, float* at);
   Act with_norms(uint32_t index, Act act);
   int64_t noting_norms(Slice gradients, int32_t iteration, const std::function<int64_t()>& sum);
   void coordinate();
@@ -127,6 +131,12 @@ class Worker {
   Act reload(uint32_t index);
   Act add_on_host(const Op& op);
   Act update_on_host(const Op& op, const Slice& part);
+  float* half_memory(const Op& op) const;
+  void narrow_gradients(const HalfGradients& form, float* words, const float* gradients, Lane lane);
+  void upcast_gradients(const HalfGradients& form, uint32_t rank, float* gradients, const float* words,
+                        Lane lane);
+  static Slice half_part(const HalfGradients& form, uint32_t part);
+  Act cast_gradients(const Op& op);
   struct Buffer;
   Buffer buffer(uint32_t index) const;
   Buffer buffer_of_layer(uint32_t index) const;
@@ -178,6 +188,7 @@ class Worker {
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
         *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr,
         *joined_ = nullptr, *reloaded_ = nullptr;
+  float* half_ = nullptr;  ///< gradients on their way in 2 bytes (half_gradients.h)
   Held held_parameters_, held_gradients_;
   Places kept_state_;           ///< of the flat vector, in each vector of the state's, also on the host
   Places summed_apart_;         ///< likewise, in sums_

@@ -65,6 +65,7 @@ void Worker::begin_compressed() {
 
 Worker::Act Worker::compress(const Op& op) {
   if (!run_.program().stores.empty()) return compress_pushes(op);
+  if (!run_.compresses()) return cast_gradients(op);
   const CompressedBucket form = compressed(op.key);
   const Task& task = run_.program().tasks[op.what];
   const Bucket& bucket = run_.program().buckets[op.key];

@@ -150,8 +150,10 @@ Worker::Act Worker::compute(uint32_t index) {
   for (const Dep& d : op.deps) lag = std::max<int32_t>(lag, d.lag);
   driver_->needs_state(lag);
   if (run_.program().delay > 0) return update_late(op, part, lag);
-  return [this, list = std::vector<Launch>{update(op, part)}, lag](int32_t iteration) {
+  const bool judges = judges_step(index);
+  return [this, list = std::vector<Launch>{update(op, part)}, lag, judges](int32_t iteration) {
     if (iteration < lag) return int64_t{0};
+    if (judges) device_->judge(gradients_, graph().parameters(), Lane::compute);
     IterationState s = run_.state(instance_, iteration - lag);
     s.slot = static_cast<uint32_t>(lag);
     driver_->launch(list, 0, s);
@@ -464,18 +466,44 @@ void Worker::move_parts(const Buffer& whole, uint32_t rank, bool out, Lane lane)
   }
 }
 
+/// A collective of which the worker is a member.
+struct Worker::Meeting {
+  GroupCollective* group = nullptr;
+  DeviceGroup* library = nullptr;  ///< makes it where there is one
+  uint32_t rank = 0;
+  int64_t elements = 0;
+  Lane lane = Lane::comm;
+  Precision format = Precision::fp32;  ///< in two numbers of which an element is, where that is of 2 bytes
+  bool over_links = false;             ///< which begin and end in host memory
+};
+
+/// What GroupCollective::run() returns, 0 of a library.
+int64_t Worker::meet(const Meeting& m, float* at) {
+  if (m.library != nullptr) {
+    m.library->run(m.rank, *device_, at, m.elements, m.lane, m.format);
+    return 0;
+  }
+  float* host = m.over_links ? driver_->collective_memory(m.lane, at) : at;
+  driver_->to_host(host, at, m.elements, m.lane);
+  const int64_t began = m.group->run(m.rank, host, m.elements, driver_->peer_copies(), m.lane, m.format);
+  driver_->to_device(at, host, m.elements, m.lane);
+  return began;
+}
+
 Worker::Act Worker::collective(uint32_t index) {
   const Op& op = role().ops[index];
   const Collective& c = run_.program().collectives[op.what];
   if (c.kind == CollKind::all_to_all) return exchange_tokens(index);
   const Run::Member m = run_.member(c, instance_);
-  GroupCollective* group = &run_.group(op.what, m.group);
   Buffer whole = buffer(index);
+  float* const gradients = whole.at;
   const int64_t each = narrowed_words(run_.program(), op) / m.ranks;
   if (each > 0) whole = {narrowed_, each * m.ranks};
-  float* const at = whole.at;
+  const HalfGradients half = half_gradients(run_.program(), op);
+  const bool halves = half.elements > 0, casts = halves && !casts_gradients(run_.program());
+  if (halves) whole = {half_memory(op), half.words()};
+  bytes_[index] = halves ? 2 * half.elements : 4 * whole.elements;
   const int64_t n = whole.elements;
-  bytes_[index] = 4 * n;
   const bool averages =
       c.kind == CollKind::all_reduce &&
       (op.payload == Payload::parameters || op.payload == Payload::state || op.payload == Payload::mean);
@@ -483,37 +511,32 @@ Worker::Act Worker::collective(uint32_t index) {
   const bool brings = whole.all || c.kind == CollKind::all_gather,
              takes = (whole.all && c.kind != CollKind::shift && op.payload != Payload::mean) ||
                      c.kind == CollKind::reduce_scatter;
-  DeviceGroup* library = run_.library(op.what, m.group);
-  if (library != nullptr) {
-    library->reserve(m.rank, *device_, n);
-    asks_.emplace_back([=, this, lane = op.lane] {
-      estimates_[index] = library->estimate(m.rank, *device_, at, n, lane);
-      if (!run_.keep().parameters) in_row_[index] = time_in_row(*library, m.rank, at, n, lane);
+  Meeting meeting{&run_.group(op.what, m.group), run_.library(op.what, m.group), m.rank, n, op.lane};
+  if (halves) meeting.format = half_format(run_.execution().job.precision);
+  meeting.over_links = run_.has_transport() && meeting.library == nullptr;
+  if (meeting.library != nullptr) {
+    meeting.library->reserve(m.rank, *device_, n);
+    asks_.emplace_back([=, this, at = whole.at] {
+      estimates_[index] = meeting.library->estimate(m.rank, *device_, at, n, meeting.lane, meeting.format);
+      if (!run_.keep().parameters) in_row_[index] = time_in_row(meeting, at);
     });
   }
-  const bool over_links = run_.has_transport() && library == nullptr;  // which begin and end in host memory
-  const bool waits = over_links || lanes_[op.lane].exchanges;  // in a lane in which the host takes part
-  if (over_links) driver_->reserve_collective(op.lane, n);
+  const bool waits = meeting.over_links || lanes_[op.lane].exchanges;  // in which the host takes part
+  if (meeting.over_links) driver_->reserve_collective(op.lane, n);
   const Act bring = bring_share(index), keep = keep_share(index);
   const int32_t delay = op.payload == Payload::gradients ? run_.program().delay : 0;
-  float* const first = at;
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
-    float* const at = first + (delay > 0 ? iteration % delay * graph().parameters() : 0);
-    int64_t began = 0;
+    const int64_t late = delay > 0 ? iteration % delay * graph().parameters() : 0;
+    float* const at = whole.at + (halves ? 0 : late);
     if (bring) bring(iteration);
     if (each > 0) narrow_share(key, at + m.rank * each, lane);
+    if (casts) narrow_gradients(half, at, gradients + late, lane);
     if (brings) move_parts(whole, m.rank, false, lane);
-    if (library != nullptr) {
-      library->run(m.rank, *device_, at, n, lane);
-    } else {
-      float* host = over_links ? driver_->collective_memory(lane, at) : at;
-      driver_->to_host(host, at, n, lane);
-      began = group->run(m.rank, host, n, driver_->peer_copies(), lane);
-      driver_->to_device(at, host, n, lane);
-    }
+    const int64_t began = meet(meeting, at);
     if (takes) move_parts(whole, m.rank, true, lane);
     if (averages) device_->scale(at, share, n, lane);
     if (each > 0) upcast_shards(key, m, at, each, lane);
+    if (casts) upcast_gradients(half, m.rank, gradients + late, at, lane);
     if (keep) keep(iteration);
     if (waits) device_->synchronize(lane);
     return began;
@@ -542,15 +565,15 @@ void Worker::coordinate() {
 
 /// As benchmarks of libraries count them: behind some, so that no member still waits for another to begin.
 /// What the buffer holds is lost.
-double Worker::time_in_row(DeviceGroup& library, uint32_t rank, float* at, int64_t elements, Lane lane) {
+double Worker::time_in_row(const Meeting& meeting, float* at) {
   constexpr int kBefore = 2, kCounted = 20;
   const auto begin = device_->make_event(true), end = device_->make_event(true);
   if (!begin || !end) return 0;
   for (int i = 0; i < kBefore + kCounted; ++i) {
-    if (i == kBefore) device_->record(*begin, lane);
-    library.run(rank, *device_, at, elements, lane);
+    if (i == kBefore) device_->record(*begin, meeting.lane);
+    meet(meeting, at);
   }
-  device_->record(*end, lane);
+  device_->record(*end, meeting.lane);
   while (!device_->finished(*end)) {
     run_.abort().check();
     std::this_thread::sleep_for(std::chrono::microseconds(20));

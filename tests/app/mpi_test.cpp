@@ -91,7 +91,8 @@ TEST(Mpi, SchedulesOfALibrarysMessagesSumExactlyOverProcesses) {
     const ExecutionResult together = in_one_process(workers, true);
     for (const CollectiveAlgorithm& a : collectives_registry().all()) {
       if (!a.supports(CollKind::all_reduce, {workers, workers / 2, false})) continue;
-      const std::string algorithm(a.name);
+      // Half of the algorithms in numbers of 2 bytes, in which these sums are exact as well.
+      const std::string algorithm = std::string(a.name) + (a.name.size() % 2 == 0 ? ",gradients=fp16" : "");
       const ChildResult r = mpirun(2, {"exchange", algorithm, std::to_string(workers)}, TANDEM_RANK_GROUPS);
       if (absent(r)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
       ASSERT_EQ(r.status, 0) << algorithm << " " << r.err;

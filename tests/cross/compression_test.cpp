@@ -260,6 +260,26 @@ TEST(Compression, TrainingConverges) {
       << "what is never sent is never learned";
 }
 
+/// As many bytes as the Program says, and so the simulator: half of what fp32 takes.
+TEST(Compression, GradientsOfTwoBytesAreHalfOfThoseOfFour) {
+  const auto executed = [](const std::string& text, const Backend& backend) {
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    Execution e = execution({text, {4, 2, 2}}, scheme, "null", 3);
+    e.backend = &backend;
+    int64_t made = 0, sum = 0;
+    for (const OpTime& op : execute(e, {true, false, false}).ops) made += op.collective_bytes;
+    for (const Op& op : make_program(e).roles[0].ops) sum += op.kind == OpKind::collective ? op.bytes.n : 0;
+    EXPECT_EQ(made, sum) << text << " " << backend.name;
+    return made;
+  };
+  for (const Backend& backend : backends()) {
+    const int64_t whole = executed("allreduce", backend);
+    for (const char* text : {"allreduce:gradients=fp16", "allreduce:compression=fp16,bucket=1KiB"})
+      EXPECT_EQ(2 * executed(text, backend), whole) << text;
+    executed("zero:stage=2,gradients=fp16,bucket=1KiB", backend);
+  }
+}
+
 /// What travels, by the formulas of the header's comment, and where the machine is slow how much faster that
 /// is.
 TEST(Compression, BytesAndTimesArePredicted) {

@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "exec/device/cpu/kernel.h"
 
 namespace tandem::tests {
 namespace {
@@ -186,6 +188,60 @@ TEST(GroupCollective, RefusesWhatItCannotDo) {
   EXPECT_THROW(GroupCollective(CollKind::broadcast, "direct", 4, 1, abort, 20), InputError);
   EXPECT_THROW(GroupCollective(CollKind::all_reduce, "hierarchical", 5, 2, abort, 20), InputError);
   EXPECT_THROW(GroupCollective(CollKind::all_reduce, "rings", 4, 1, abort, 20), InputError);
+}
+
+/// Numbers of 2 bytes, two in a word, among ranks of one node or of two: what rounding leaves of their sums.
+/// Every rank rounds its own once, and each of at most ranks - 1 additions rounds once more (Higham 2002,
+/// "Accuracy and Stability of Numerical Algorithms", section 4.2).
+void expect_half_sums(Precision format, uint32_t ranks, const std::string& algorithm, bool linked) {
+  constexpr int64_t kWords = 307;
+  const bool fp16 = format == Precision::fp16;
+  const double unit = fp16 ? 0x1p-11 : 0x1p-8, tiny = fp16 ? 0x1p-25 : 0;
+  Abort abort;
+  TcpTransport transport(2, RateLimit{{1e10}, Time{}}, abort);
+  GroupNodes nodes;
+  if (linked) {
+    nodes = {&transport, 0, {}};
+    for (uint32_t r = 0; r < ranks; ++r) nodes.of_ranks.push_back(2 * r / ranks);
+  }
+  GroupCollective group(CollKind::all_reduce, algorithm, ranks, ranks / 2, abort, 20, nodes);
+  std::vector<std::vector<float>> given(ranks), got(ranks);
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (int64_t e = 0; e < 2 * kWords; ++e)
+      given[r].push_back(static_cast<float>(to_normal(draw_bits(7, r, static_cast<uint64_t>(e)))));
+    threads.emplace_back([&, r] {
+      std::vector<float> words(kWords);
+      cpu::narrow(words.data(), given[r].data(), fp16, 2 * kWords);
+      group.run(r, words.data(), kWords, nullptr, Lane::comm, format);
+      got[r].resize(2 * kWords);
+      cpu::upcast(got[r].data(), words.data(), fp16, 2 * kWords);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  double furthest = 0;
+  for (std::size_t e = 0; e < 2 * kWords; ++e) {
+    double sum = 0, magnitude = 0;
+    for (const auto& g : given) {
+      sum += static_cast<double>(g[e]);
+      magnitude += std::abs(static_cast<double>(g[e]));
+    }
+    const double error = std::abs(static_cast<double>(got[0][e]) - sum);
+    ASSERT_LE(error, ranks * (unit * magnitude * 1.02 + tiny)) << algorithm << " element " << e;
+    furthest = std::max(furthest, error);
+    for (const auto& g : got) ASSERT_EQ(g[e], got[0][e]) << "ranks differ";
+  }
+  EXPECT_GT(furthest, unit / 16) << "nothing was rounded";
+}
+
+TEST(Collective, SumsOfTwoBytesAreAsFarOffAsRoundingGoes) {
+  for (const Precision format : {Precision::bf16, Precision::fp16}) {
+    for (const char* algorithm : {"ring", "tree", "central", "halving-doubling"}) {
+      for (const uint32_t ranks : {2U, 4U}) {
+        for (const bool linked : {false, true}) expect_half_sums(format, ranks, algorithm, linked);
+      }
+    }
+  }
 }
 
 }  // namespace

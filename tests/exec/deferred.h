@@ -51,8 +51,20 @@ class DeferredDevice : public DeviceSession {
   void upcast(float* to, const float* from, int64_t n, Lane lane) override {
     give(lane, [=, this] { inner_->upcast(near(to), near(from), n, lane); });
   }
+  void narrow_gradients(float* to, const float* from, int64_t n, Lane lane) override {
+    give(lane, [=, this] { inner_->narrow_gradients(near(to), near(from), n, lane); });
+  }
+  void upcast_gradients(float* to, const float* from, int64_t n, Lane lane) override {
+    give(lane, [=, this] { inner_->upcast_gradients(near(to), near(from), n, lane); });
+  }
+  void accumulate_half(float* to, const float* from, int64_t words, Lane lane) override {
+    give(lane, [=, this] { inner_->accumulate_half(near(to), near(from), words, lane); });
+  }
   void unscale(float* gradients, int64_t n, bool alone, Lane lane) override {
     give(lane, [=, this] { inner_->unscale(near(gradients), n, alone, lane); });
+  }
+  void judge(const float* gradients, int64_t n, Lane lane) override {
+    give(lane, [=, this] { inner_->judge(near(gradients), n, lane); });
   }
   void upload(float* to, const float* host, int64_t n) override {
     not_capturing("upload");

@@ -3,6 +3,7 @@
 // touch directly (as a GPU's).
 #include "tests/exec/emulated_backend.h"
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@ namespace tandem::tests {
 
 namespace {
 
+std::atomic<int64_t> judged{0};
 std::mutex history_mutex;
 std::map<uint32_t, std::vector<float>> history;  ///< [instance][iteration]
 
@@ -64,10 +66,19 @@ class EmulatedDevice : public DeviceSession {
     cuda::scale(values, factor, n, nullptr);
   }
   void narrow(float* to, const float* from, int64_t n, Lane) override {
-    cuda::narrow(to, from, precision_, n, nullptr);
+    cuda::narrow(to, from, half_format(precision_), n, nullptr);
   }
   void upcast(float* to, const float* from, int64_t n, Lane) override {
-    cuda::upcast(to, from, precision_, n, nullptr);
+    cuda::upcast(to, from, half_format(precision_), n, nullptr);
+  }
+  void narrow_gradients(float* to, const float* from, int64_t n, Lane) override {
+    cuda::narrow(to, from, half_format(precision_), n, nullptr, states_);
+  }
+  void upcast_gradients(float* to, const float* from, int64_t n, Lane) override {
+    cuda::upcast(to, from, half_format(precision_), n, nullptr, states_);
+  }
+  void accumulate_half(float* to, const float* from, int64_t words, Lane) override {
+    cuda::accumulate_half(to, from, half_format(precision_), 2 * words, nullptr);
   }
   void upload(float* to, const float* host, int64_t n) override { std::copy_n(host, n, to); }
   void download(float* host, const float* from, int64_t n) override { std::copy_n(from, n, host); }
@@ -83,6 +94,10 @@ class EmulatedDevice : public DeviceSession {
   }
   void unscale(float* gradients, int64_t n, bool alone, Lane) override {
     if (precision_ == Precision::fp16) cuda::unscale(gradients, states_, alone, n, nullptr);
+  }
+  void judge(const float* gradients, int64_t n, Lane) override {
+    ++judged;
+    if (precision_ == Precision::fp16) cuda::judge(gradients, states_, n, nullptr);
   }
 
  private:
@@ -112,6 +127,8 @@ std::vector<float> emulated_loss_scales(uint32_t instance) {
   return history[instance];
 }
 
+int64_t emulated_judged() { return judged; }
+
 const Backend& emulated_backend() {
   static const Backend backend = [] {
     Backend b;
@@ -124,6 +141,7 @@ const Backend& emulated_backend() {
     };
     b.describe = [] { return std::string("a emulated device"); };
     b.asynchronous = true;
+    b.fuses_norms = true;
     return b;
   }();
   return backend;

@@ -9,5 +9,7 @@ namespace tandem::tests {
 const Backend& emulated_backend();
 /// The loss scales of the iterations of the last run in which this instance took part.
 std::vector<float> emulated_loss_scales(uint32_t instance);
+/// So often all gradients of a step have been looked through, on all devices.
+int64_t emulated_judged();
 
 }  // namespace tandem::tests

@@ -210,8 +210,8 @@ bool multiplies(Function f) {
 /// Kernels on halves add as those on floats do: their results are the rounded ones, to the bit. Functions
 /// that have a kernel on halves, and ran it, go to `seen`.
 void expect_as_on_copies(const Graph& graph, const std::string& layers, Precision half,
-                         std::set<Function>& seen) {
-  const ExecutionGraph lowered(graph, 3, true, half);
+                         std::set<Function>& seen, bool fuses = false) {
+  const ExecutionGraph lowered(graph, 3, true, half, {.fuses = fuses});
   for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
     for (const auto* calls : {&lowered.forward(layer), &lowered.backward(layer)}) {
       for (const Call& call : *calls) {
@@ -232,7 +232,10 @@ void expect_as_on_copies(const Graph& graph, const std::string& layers, Precisio
 TEST(EmulatedHalf, KernelsOnHalvesEqualThoseOnCopies) {
   for (const Precision half : {Precision::bf16, Precision::fp16}) {
     std::set<Function> seen;
-    for (const LayerCase& c : layer_cases()) expect_as_on_copies(graph_of(c), c.layers, half, seen);
+    for (const LayerCase& c : layer_cases()) {
+      expect_as_on_copies(graph_of(c), c.layers, half, seen);
+      if (c.type == "batch-norm") expect_as_on_copies(graph_of(c), c.layers, half, seen, true);
+    }
     const Graph whole = Graph::load("gpt2:layers=1,hidden=16,heads=2,sequence=8,vocabulary=32");
     expect_as_on_copies(whole.slice({.context = 2}), "attention on half of a sequence", half, seen);
     for (std::size_t f = 0; f < static_cast<std::size_t>(Function::end); ++f) {
@@ -361,6 +364,25 @@ TEST(EmulatedLossScale, AnOverflowSkipsTheUpdateAndHalvesIt) {
     s.begin();
     EXPECT_EQ(s.scale(), p == Precision::fp16 ? 512 : 1) << "once";
   }
+}
+
+TEST(EmulatedLossScale, OneThatIsNotFiniteStopsTheWholeStep) {
+  Call c;
+  c.function = Function::update;
+  c.pass = Pass::update;
+  c.shape = {2, &optimizer("sgd") - optimizers().data()};
+  c.operands = {0, 1};
+  Scaled s(Precision::fp16);
+  const uint32_t update = s.device->prepare(c);
+  float *parameters = s.upload({1, 1}), *good = s.upload({0.25F, 0.5F});
+  s.device->judge(s.upload({0.5F, kInfinite}), 2, Lane::compute);  // those of other parameters
+  s.device->launch(update, std::array{parameters, good}, s.state, Lane::compute);
+  EXPECT_EQ(s.download(parameters, 2), (std::vector<float>{1, 1}));
+  s.begin();
+  EXPECT_EQ(s.scale(), 512);
+  s.device->judge(good, 2, Lane::compute);
+  s.device->launch(update, std::array{parameters, good}, s.state, Lane::compute);
+  EXPECT_EQ(s.download(parameters, 2), (std::vector<float>{0.75F, 0.5F}));
 }
 
 TEST(EmulatedLossScale, WhatAServerWouldGetBecomesZero) {

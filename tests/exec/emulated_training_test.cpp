@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole executions on the CUDA kernels behind queues: states reach the kernels through device memory, lanes
 // cross, steps are captured and replayed, and the result is the CPU's.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 
+#include "exec/lower/execution_graph.h"
 #include "exec/run/execute.h"
 #include "tests/exec/deferred.h"
 #include "tests/exec/emulated_backend.h"
@@ -32,10 +34,8 @@ const Backend& device() {
   return backend;
 }
 
-ExecutionResult train(const Backend& backend, const char* model, const char* scheme, int64_t workers,
-                      int32_t iterations, Precision precision = Precision::fp32, int64_t nodes = 1,
-                      const char* recompute = "off") {
-  const Graph graph = Graph::load(model);
+ExecutionResult train(const Backend& backend, const Graph& graph, const char* scheme, int64_t workers,
+                      int32_t iterations, Precision precision, int64_t nodes, const char* recompute = "off") {
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
   Execution e;
   e.job.graph = &graph;
@@ -52,6 +52,11 @@ ExecutionResult train(const Backend& backend, const char* model, const char* sch
   e.rate.warmup = 4;  // a state that every iteration has anew
   e.rate.scale = true;
   return execute(e, {false, false, true});
+}
+ExecutionResult train(const Backend& backend, const char* model, const char* scheme, int64_t workers,
+                      int32_t iterations, Precision precision = Precision::fp32, int64_t nodes = 1,
+                      const char* recompute = "off") {
+  return train(backend, Graph::load(model), scheme, workers, iterations, precision, nodes, recompute);
 }
 
 void expect_same(const char* model, const char* scheme, int64_t workers, int32_t iterations = 8) {
@@ -186,6 +191,62 @@ void expect_same(const char* model, int64_t workers, int32_t iterations) {
   }
 }
 
+/// A residual network of three blocks, one with a projection.
+Graph residual_network() {
+  const auto block = [](const char* in, const char* out) {
+    return fmt::format(
+        R"({{"type":"conv","filters":8,"kernel":3,"pad":1,"bias":false,"from":"{0}"}},{{"type":"batch-norm"}},{{"type":"relu"}},
+           {{"type":"conv","filters":8,"kernel":3,"pad":1,"bias":false}},{{"type":"batch-norm","name":"{1}_n"}},
+           {{"type":"add","from":["{1}_n","{0}"]}},{{"type":"relu","name":"{1}"}},)",
+        in, out);
+  };
+  return Graph::from_json(Json::parse(
+      R"({"name":"residual","inputs":{"image":[2,4,4]},"layers":[
+        {"type":"conv","filters":4,"kernel":1,"bias":false},{"type":"batch-norm"},{"type":"relu","name":"stem"},
+        {"type":"conv","filters":8,"kernel":3,"pad":1,"bias":false},{"type":"batch-norm","name":"n"},
+        {"type":"conv","filters":8,"kernel":1,"bias":false,"from":"stem"},{"type":"batch-norm","name":"m"},
+        {"type":"add","from":["n","m"]},{"type":"relu","name":"a"},)" +
+          block("a", "b") + block("b", "c") +
+          R"({"type":"global-pool"},{"type":"linear","features":4},{"type":"cross-entropy"}]})",
+      "residual"));
+}
+
+/// Fused and not: the same but for rounding.
+TEST(EmulatedTraining, NormsTakeOnWhatFollowsThem) {
+  static const Backend apart = [] {
+    Backend b = device();
+    b.fuses_norms = false;
+    return b;
+  }();
+  const Graph graph = residual_network();
+  const ExecutionGraph fused_calls(graph, 4, true, Precision::fp32, {.fuses = true});
+  int64_t fused_norms = 0, others = 0;
+  for (uint32_t i = 0; i < graph.layers().size(); ++i) {
+    for (const Call& c : fused_calls.forward(i)) {
+      fused_norms += c.function == Function::batch_norm_relu ? 1 : 0;
+      others += c.function == Function::unary || c.function == Function::sum ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(fused_norms, 6) << "all but the first of the projection's two";
+  EXPECT_EQ(others, 0);
+  for (const Precision p : {Precision::fp32, Precision::bf16}) {
+    const auto fused = train(device(), graph, "allreduce:bucket=1KiB", 2, 8, p, 1),
+               plain = train(apart, graph, "allreduce:bucket=1KiB", 2, 8, p, 1);
+    const double tolerance = p == Precision::fp32 ? 1e-4 : 0.05;
+    for (std::size_t i = 0; i < plain.losses.size(); ++i)
+      EXPECT_NEAR(fused.losses[i], plain.losses[i], tolerance * plain.losses[0]) << name(p) << " " << i;
+    EXPECT_LT(plain.losses.back(), plain.losses.front());
+    double difference = 0, all = 0;
+    for (std::size_t i = 0; i < plain.parameters.size(); ++i) {
+      const double want = static_cast<double>(plain.parameters[i]),
+                   error = static_cast<double>(fused.parameters[i]) - want;
+      difference += error * error;
+      all += want * want;
+    }
+    EXPECT_LT(std::sqrt(difference / all), tolerance) << name(p);
+  }
+}
+
 /// Scales far too large: whichever worker's gradients overflow, nobody's update is made, and all halve
 /// theirs.
 void expect_skips(float first, float second, std::size_t least) {
@@ -213,6 +274,31 @@ TEST(EmulatedTraining, AnOverflowSkipsTheUpdateInEveryWorker) {
   expect_skips(0x1p12F, 0x1p22F, 1);  // the second one's alone
 }
 
+/// Where an update waits for all sums, one gradient that is not finite stops the whole step, whatever the
+/// others; where it does not, what is finite is updated.
+TEST(EmulatedTraining, AStepWithoutAllItsGradientsIsLeftOut) {
+  const auto changes = [](const char* scheme, int64_t workers, int64_t judged) {
+    first_scale[0] = first_scale[1] = 0x1p22F;
+    const int64_t before = emulated_judged();
+    const ExecutionResult r = train(device(), "digits-mlp", scheme, workers, 30, Precision::fp16);
+    const std::vector<float> scales = emulated_loss_scales(0);
+    first_scale[0] = first_scale[1] = 1024;
+    std::size_t halved = 0, moved = 0;
+    for (std::size_t i = 0; i + 1 < scales.size() && scales[i + 1] < scales[i]; ++i) {
+      ++halved;
+      moved += r.losses[i + 1] != r.losses[i] ? 1 : 0;
+    }
+    EXPECT_GT(halved, 0U) << scheme;
+    EXPECT_LT(r.losses.back(), 0.9 * r.losses.front()) << scheme;
+    EXPECT_EQ(emulated_judged() - before, judged) << scheme;
+    return moved;
+  };
+  EXPECT_EQ(changes("allreduce:update=all,bucket=8KiB", 2, 60), 0U);
+  EXPECT_EQ(changes("allreduce:update=all,bucket=8KiB,gradients=auto", 2, 60), 0U);
+  EXPECT_EQ(changes("allreduce", 1, 30), 0U);
+  changes("allreduce:bucket=0B", 2, 0);
+}
+
 /// Parameters travel in 2 bytes among those with a share each, whether that is all workers or a node's.
 TEST(EmulatedTraining, GathersSharesOfANodeInTwoBytes) {
   const char* const model = "digits-mlp";
@@ -222,6 +308,51 @@ TEST(EmulatedTraining, GathersSharesOfANodeInTwoBytes) {
   EXPECT_LT(all.losses.back(), all.losses.front());
   for (std::size_t i = 0; i < all.losses.size(); ++i)
     EXPECT_NEAR(node.losses[i], all.losses[i], 0.02 * all.losses.front()) << i;
+}
+
+/// Sums of gradients in 2 bytes instead of 4 change what is learned by their rounding alone, whoever casts,
+/// in every way in which they travel; so do losses scaled far down, whose gradients would vanish there.
+TEST(EmulatedTraining, GradientsTravelInTwoBytes) {
+  const char* const model = "digits-mlp";
+  const auto expect_near = [&](const char* text, Precision p, int64_t workers, int64_t nodes = 1) {
+    const auto half = train(device(), model, text, workers, 10, p, nodes),
+               whole = train(device(), model, "allreduce:bucket=8KiB", workers, 10, p, nodes);
+    double difference = 0, all = 0;
+    for (std::size_t i = 0; i < whole.parameters.size(); ++i) {
+      const double want = static_cast<double>(whole.parameters[i]),
+                   error = static_cast<double>(half.parameters[i]) - want;
+      difference += error * error;
+      all += want * want;
+    }
+    EXPECT_GT(difference, 0) << text;
+    EXPECT_LT(std::sqrt(difference / all), p == Precision::bf16 ? 0.02 : 0.004) << text << " " << name(p);
+    EXPECT_LT(half.losses.back(), half.losses.front());
+  };
+  for (const Precision p : {Precision::bf16, Precision::fp16, Precision::fp32}) {
+    expect_near("allreduce:gradients=fp16,bucket=8KiB", p, 2);
+    expect_near("allreduce:compression=fp16,bucket=8KiB", p, 2);
+  }
+  expect_near("allreduce:gradients=auto,algorithm=ring", Precision::bf16, 3);
+  expect_near("zero:stage=2,gradients=auto,bucket=1KiB", Precision::bf16, 3);
+  expect_near("zero:stage=1,gradients=auto,sharding-group=node", Precision::bf16, 4, 2);
+}
+
+/// In fp16 with the loss's scale: a gradient of 1e-9 is there on the other side, one too large is infinite.
+TEST(EmulatedTraining, GradientsTravelWithTheLossScale) {
+  const auto session = emulated_backend().open({0, Precision::fp16, 1});
+  session->set_state({}, Lane::compute);
+  float *from = session->allocate(3), *words = session->allocate(2), *to = session->allocate(3);
+  const std::vector<float> given{1e-9F, -3.0F, 1.0F};  // times 65536
+  session->upload(from, given.data(), 3);
+  session->narrow_gradients(words, from, 3, Lane::comm);
+  session->upcast_gradients(to, words, 3, Lane::comm);
+  EXPECT_NEAR(to[0], 1e-9F, 1e-9F * 0x1p-10F);
+  EXPECT_TRUE(std::isinf(to[1]));
+  EXPECT_TRUE(std::isinf(to[2]));
+  session->narrow(words, from, 3, Lane::comm);
+  session->upcast(to, words, 3, Lane::comm);
+  EXPECT_EQ(to[0], 0);
+  EXPECT_EQ(to[1], -3);
 }
 
 TEST(EmulatedTraining, LearnsWithInputsOfTwoBytes) {

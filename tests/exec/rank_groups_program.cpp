@@ -28,7 +28,7 @@ class Exchanging : public DeviceGroup {
     if (setup_.id != "begun by 0" || node(rank) != ranks().rank)
       throw DeviceError("the group was told otherwise in this process");
   }
-  void run(uint32_t, DeviceSession&, float*, int64_t, Lane) override {
+  void run(uint32_t, DeviceSession&, float*, int64_t, Lane, Precision) override {
     throw DeviceError("asked for what it was not made for");
   }
   void exchange(uint32_t rank, DeviceSession& session, std::span<const DeviceMessage> sends,
@@ -75,7 +75,9 @@ class Summing : public DeviceGroup {
     if (rank != ranks().rank || !same || setup_.units.at(rank) != fmt::format("unit {}", rank))
       throw DeviceError("the group was told otherwise in this process");
   }
-  void run(uint32_t, DeviceSession& session, float* buffer, int64_t elements, Lane lane) override {
+  void run(uint32_t, DeviceSession& session, float* buffer, int64_t elements, Lane lane,
+           Precision format) override {
+    if (format != Precision::fp32) throw DeviceError("asked for what it was not made for");
     std::vector<float> values(static_cast<std::size_t>(elements));
     session.synchronize(lane);
     session.download(values.data(), buffer, elements);

@@ -6,12 +6,14 @@
 
 #include <cmath>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <thread>
 
 #include "base/random.h"
 #include "exec/comm/collective.h"
+#include "exec/device/cpu/kernel.h"
 #include "exec/run/execute.h"
 #include "tests/exec/deferred.h"
 
@@ -23,7 +25,7 @@ namespace {
 class Mailing : public DeviceGroup {
  public:
   void join(uint32_t, DeviceSession&) override {}
-  void run(uint32_t, DeviceSession&, float*, int64_t, Lane) override {
+  void run(uint32_t, DeviceSession&, float*, int64_t, Lane, Precision) override {
     throw std::logic_error("not asked of those who exchange");
   }
   void exchange(uint32_t rank, DeviceSession& session, std::span<const DeviceMessage> sends,
@@ -85,6 +87,23 @@ Buffers start(uint32_t ranks, int64_t elements) {
   return out;
 }
 
+/// With numbers of 2 bytes two in each element.
+Buffers start(uint32_t ranks, int64_t elements, Precision format) {
+  if (element_bytes(format) == 4) return start(ranks, elements);
+  Buffers out(ranks, std::vector<float>(static_cast<std::size_t>(elements)));
+  const Buffers from = start(ranks, 2 * elements);
+  for (uint32_t r = 0; r < ranks; ++r)
+    cpu::narrow(out[r].data(), from[r].data(), format == Precision::fp16, 2 * elements);
+  return out;
+}
+/// To the bit.
+bool same(const Buffers& a, const Buffers& b) {
+  for (std::size_t r = 0; r < a.size(); ++r) {
+    if (std::memcmp(a[r].data(), b.at(r).data(), a[r].size() * sizeof(float)) != 0) return false;
+  }
+  return a.size() == b.size();
+}
+
 template <typename Work>
 void each_rank(uint32_t ranks, const Work& work) {
   std::vector<std::thread> threads;
@@ -92,25 +111,27 @@ void each_rank(uint32_t ranks, const Work& work) {
   for (std::thread& t : threads) t.join();
 }
 
-Buffers in_shared_memory(CollKind kind, const std::string& algorithm, GroupShape shape, int64_t elements) {
+Buffers in_shared_memory(CollKind kind, const std::string& algorithm, GroupShape shape, int64_t elements,
+                         Precision format) {
   Abort abort;
   GroupCollective group(kind, algorithm, shape.ranks, shape.local, abort, 20);
-  Buffers b = start(shape.ranks, elements);
+  Buffers b = start(shape.ranks, elements, format);
   each_rank(shape.ranks, [&](uint32_t r) {
-    for (int i = 0; i < 2; ++i) group.run(r, b[r].data(), elements);
+    for (int i = 0; i < 2; ++i) group.run(r, b[r].data(), elements, nullptr, Lane::comm, format);
   });
   return b;
 }
 
-Buffers by_messages(const Schedule& schedule, int64_t elements, int runs) {
+Buffers by_messages(const Schedule& schedule, int64_t elements, int runs,
+                    Precision format = Precision::fp32) {
   const auto group = scheduled_group(std::make_unique<Mailing>(), schedule);
-  Buffers b = start(schedule.ranks, elements);
+  Buffers b = start(schedule.ranks, elements, format);
   each_rank(schedule.ranks, [&](uint32_t r) {
-    const auto device = kDeferred.open({r, Precision::fp32, 1});
+    const auto device = kDeferred.open({r, format, 1});
     float* memory = device->allocate(elements);
     group->join(r, *device);
     device->upload(memory, b[r].data(), elements);
-    for (int i = 0; i < runs; ++i) group->run(r, *device, memory, elements, Lane::comm);
+    for (int i = 0; i < runs; ++i) group->run(r, *device, memory, elements, Lane::comm, format);
     device->synchronize(Lane::comm);
     device->download(b[r].data(), memory, elements);
   });
@@ -140,11 +161,13 @@ TEST(ScheduledGroup, EveryAlgorithmGivesWhatSharedMemoryGives) {
       const std::string algorithm(a.name);
       for (const CollKind kind : kKinds) {
         if (!a.supports(kind, shape)) continue;
-        for (const int64_t n : {1, 2, 1003}) {
-          const Buffers messages = by_messages(collective_schedule(kind, algorithm, shape, false), n, 2);
-          const Buffers memory = in_shared_memory(kind, algorithm, shape, n);
-          EXPECT_EQ(messages, memory) << name(kind) << " " << algorithm << " p=" << shape.ranks
-                                      << " local=" << shape.local << " n=" << n;
+        for (const int64_t n : {1, 7, 1003}) {
+          const Precision format = n == 7 ? Precision::bf16 : Precision::fp32;
+          const Buffers messages =
+                            by_messages(collective_schedule(kind, algorithm, shape, false), n, 2, format),
+                        memory = in_shared_memory(kind, algorithm, shape, n, format);
+          EXPECT_TRUE(same(messages, memory)) << name(kind) << " " << algorithm << " p=" << shape.ranks
+                                              << " local=" << shape.local << " n=" << n;
           ++checked;
         }
       }

@@ -153,12 +153,12 @@ TEST_F(Alone, AFailureEndsAllWorkers) {
 class Counting : public DeviceGroup {
  public:
   void join(uint32_t, DeviceSession&) override { ++joined; }
-  void run(uint32_t, DeviceSession&, float*, int64_t, Lane) override { ++runs; }
+  void run(uint32_t, DeviceSession&, float*, int64_t, Lane, Precision) override { ++runs; }
   void exchange(uint32_t, DeviceSession&, std::span<const DeviceMessage>, std::span<const DeviceMessage>,
                 Lane) override {
     ADD_FAILURE() << "no algorithm is named";
   }
-  double estimate(uint32_t, DeviceSession&, float*, int64_t elements, Lane) override {
+  double estimate(uint32_t, DeviceSession&, float*, int64_t elements, Lane, Precision) override {
     return 1e-6 * static_cast<double>(elements);
   }
   static inline std::atomic<int> joined{0}, runs{0};

@@ -35,7 +35,7 @@ class TestRun {
   explicit TestRun(const Graph& graph, int64_t batch, bool apart = false,
                    const Backend& backend = test_backend(), Precision precision = Precision::fp32)
 
-      : execution_graph_(graph, batch, true, precision),
+      : execution_graph_(graph, batch, true, precision, {.fuses = backend.fuses_norms}),
         half_(precision),
         far_(backend.asynchronous),
         device_(open(backend, precision)) {

@@ -49,7 +49,7 @@ void flush_denormals() {
 class CpuDevice : public DeviceSession {
  public:
   explicit CpuDevice(const DeviceOptions& options)
-      : threads_(std::max(1, options.threads)), fp16_(options.precision == Precision::fp16) {
+      : threads_(std::max(1, options.threads)), fp16_(half_format(options.precision) == Precision::fp16) {
     flush_denormals();
     cpu::set_threads(threads_);
   }
@@ -88,9 +88,14 @@ class CpuDevice : public DeviceSession {
   void scale(float* values, float factor, int64_t elements, Lane) override {
     for (int64_t i = 0; i < elements; ++i) values[i] *= factor;
   }
-  /// For devices whose parameters are updated here.
   void narrow(float* to, const float* from, int64_t elements, Lane) override {
     cpu::narrow(to, from, fp16_, elements);
+  }
+  void upcast(float* to, const float* from, int64_t elements, Lane) override {
+    cpu::upcast(to, from, fp16_, elements);
+  }
+  void accumulate_half(float* to, const float* from, int64_t words, Lane) override {
+    cpu::accumulate_half(to, from, fp16_, words);
   }
   void upload(float* to, const float* host, int64_t elements) override {
     copy(to, host, elements, Lane::host);
@@ -101,7 +106,7 @@ class CpuDevice : public DeviceSession {
 
  private:
   int threads_;
-  bool fp16_;  ///< the format of narrow(), else bf16
+  bool fp16_;  ///< the format of 2 bytes, else bf16
   std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
   std::vector<cpu::Prepared> prepared_;
 };

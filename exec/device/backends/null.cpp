@@ -2,8 +2,6 @@
 // A device that computes nothing, at once: real threads, real order, real messages. Memory is real, so that
 // gradients and parameters still travel.
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -20,6 +18,7 @@ namespace {
 
 class NullDevice : public DeviceSession {
  public:
+  explicit NullDevice(Precision precision) : fp16_(half_format(precision) == Precision::fp16) {}
   float* allocate(int64_t elements) override {
     owned_.push_back(std::make_unique<float[]>(static_cast<std::size_t>(elements)));
     return owned_.back().get();
@@ -50,17 +49,14 @@ class NullDevice : public DeviceSession {
   void scale(float* values, float factor, int64_t elements, Lane) override {
     for (int64_t i = 0; i < elements; ++i) values[i] *= factor;
   }
-  /// bf16 whatever the format: what this device holds is never computed with.
   void narrow(float* to, const float* from, int64_t elements, Lane) override {
-    cpu::narrow(to, from, false, elements);
+    cpu::narrow(to, from, fp16_, elements);
   }
   void upcast(float* to, const float* from, int64_t elements, Lane) override {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(from);
-    for (int64_t i = 0; i < elements; ++i) {
-      uint16_t half = 0;
-      std::memcpy(&half, bytes + 2 * i, 2);
-      to[i] = std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
-    }
+    cpu::upcast(to, from, fp16_, elements);
+  }
+  void accumulate_half(float* to, const float* from, int64_t words, Lane) override {
+    cpu::accumulate_half(to, from, fp16_, words);
   }
   void upload(float* to, const float* host, int64_t elements) override { std::copy_n(host, elements, to); }
   void download(float* host, const float* from, int64_t elements) override {
@@ -68,6 +64,7 @@ class NullDevice : public DeviceSession {
   }
 
  private:
+  bool fp16_;  ///< the format of 2 bytes, else bf16
   static void deal(const RouteShape& s, int32_t* counts) {
     const int64_t all = s.rows * s.active;
     for (int64_t e = 0; e < s.experts; ++e)
@@ -85,11 +82,12 @@ class NullDevice : public DeviceSession {
 }  // namespace
 
 void register_null(Registry<Backend>& registry) {
-  registry.add(
-      {"null", "computes nothing: shows order, messages and staleness alone", [] { return std::string(); },
-       [](const Call&, Precision) { return true; },
-       [](const DeviceOptions&) -> std::unique_ptr<DeviceSession> { return std::make_unique<NullDevice>(); },
-       [] { return std::string("no device"); }});
+  registry.add({"null", "computes nothing: shows order, messages and staleness alone",
+                [] { return std::string(); }, [](const Call&, Precision) { return true; },
+                [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+                  return std::make_unique<NullDevice>(options.precision);
+                },
+                [] { return std::string("no device"); }});
 }
 
 }  // namespace tandem::exec

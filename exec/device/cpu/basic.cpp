@@ -157,20 +157,62 @@ Prepared compression(const Call& c, int) {
 
 }  // namespace
 
+namespace {
+
+/// Numbers of 2 bytes in words that are called floats.
+struct Fp16Numbers {
+  static void store(unsigned char* at, float v) {
+    const auto half = static_cast<_Float16>(v);
+    std::memcpy(at, &half, 2);
+  }
+  static float load(const unsigned char* at) {
+    _Float16 half = 0;
+    std::memcpy(&half, at, 2);
+    return static_cast<float>(half);
+  }
+};
+struct Bf16Numbers {
+  static void store(unsigned char* at, float v) {
+    const auto bits = std::bit_cast<uint32_t>(v);
+    const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;  // must not be rounded to infinity
+    const auto half =
+        static_cast<uint16_t>(nan ? bits >> 16 | 0x40U : (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+    std::memcpy(at, &half, 2);
+  }
+  static float load(const unsigned char* at) {
+    uint16_t half = 0;
+    std::memcpy(&half, at, 2);
+    return std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+  }
+};
+template <typename Work>
+void with_numbers(bool fp16, const Work& work) {
+  fp16 ? work(Fp16Numbers{}) : work(Bf16Numbers{});
+}
+
+}  // namespace
+
 void narrow(float* to, const float* from, bool fp16, int64_t elements) {
   auto* out = reinterpret_cast<unsigned char*>(to);
-  for (int64_t i = 0; i < elements; ++i, out += 2) {
-    if (fp16) {
-      const auto half = static_cast<_Float16>(from[i]);
-      std::memcpy(out, &half, 2);
-    } else {
-      const auto bits = std::bit_cast<uint32_t>(from[i]);
-      const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;  // must not be rounded to infinity
-      const auto half =
-          static_cast<uint16_t>(nan ? bits >> 16 | 0x40U : (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
-      std::memcpy(out, &half, 2);
-    }
-  }
+  with_numbers(fp16, [&](auto numbers) {
+    for (int64_t i = 0; i < elements; ++i) numbers.store(out + 2 * i, from[i]);
+  });
+}
+
+void upcast(float* to, const float* from, bool fp16, int64_t elements) {
+  const auto* in = reinterpret_cast<const unsigned char*>(from);
+  with_numbers(fp16, [&](auto numbers) {
+    for (int64_t i = 0; i < elements; ++i) to[i] = numbers.load(in + 2 * i);
+  });
+}
+
+void accumulate_half(float* to, const float* from, bool fp16, int64_t words) {
+  auto* sums = reinterpret_cast<unsigned char*>(to);
+  const auto* in = reinterpret_cast<const unsigned char*>(from);
+  with_numbers(fp16, [&](auto numbers) {
+    for (int64_t i = 0; i < 2 * words; ++i)
+      numbers.store(sums + 2 * i, numbers.load(sums + 2 * i) + numbers.load(in + 2 * i));
+  });
 }
 
 void accumulate(float* to, const float* from, int64_t elements) {

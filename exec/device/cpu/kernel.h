@@ -40,6 +40,9 @@ void sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, 
 
 /// To numbers of 2 bytes, two a word, to nearest even: fp16 or bf16. A last odd one leaves half of its word.
 void narrow(float* to, const float* from, bool fp16, int64_t elements);
+void upcast(float* to, const float* from, bool fp16, int64_t elements);
+/// to += from, two such numbers in each of `words`; every sum is rounded.
+void accumulate_half(float* to, const float* from, bool fp16, int64_t words);
 /// to += from.
 void accumulate(float* to, const float* from, int64_t elements);
 

@@ -15,6 +15,17 @@ constexpr float kLowest = -1e30F;
 constexpr int64_t kMostTiled = 128;  ///< size of a head that tiles hold
 constexpr int kSide = 16;            ///< threads of a block: kSide x kSide
 
+/// Which tile of which sample a block works on: both in the grid's x, which alone may be large; tiles of a
+/// sample are neighbours.
+struct Place {
+  int64_t sample, tile;
+  __device__ explicit Place(int64_t batch) {
+    const int64_t tiles = gridDim.x / batch;
+    sample = blockIdx.x / tiles;
+    tile = blockIdx.x % tiles;
+  }
+};
+
 /// Rows of a head in shared memory, padded so that rows begin in different banks.
 template <int D>
 constexpr int kPitch = D + 4;
@@ -94,7 +105,7 @@ __device__ float row_sum(float v) {
   return v;
 }
 
-/// Grid: (tiles of queries, heads, batch).
+/// Grid: (tiles of queries of every sample, heads).
 template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kSide* kSide)
     attention_kernel(AttentionShape a, T* out, const T* q, const T* k, const T* v, float* log_sums) {
@@ -102,7 +113,8 @@ __global__ void __launch_bounds__(kSide* kSide)
   __shared__ __align__(16) float keys[K][kPitch<D>];  // then the values
   __shared__ float p[R][K + 1];
   const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-  const int64_t b = blockIdx.z, h = blockIdx.y, first = static_cast<int64_t>(blockIdx.x) * R;
+  const Place place(a.batch);
+  const int64_t b = place.sample, h = blockIdx.y, first = place.tile * R;
   const int64_t rows = a.query - first < R ? a.query - first : R, kv = a.kv_head(h);
   float top[R / kSide], sum[R / kSide], acc[R / kSide][D / kSide] = {};
   for (int i = 0; i < R / kSide; ++i) {
@@ -190,7 +202,8 @@ __global__ void __launch_bounds__(kSide* kSide)
   __shared__ __align__(16) float keys[K][kPitch<D>];  // values first, then the keys
   __shared__ float ds[R][K + 1];
   const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-  const int64_t b = blockIdx.z, h = blockIdx.y, first = static_cast<int64_t>(blockIdx.x) * R;
+  const Place place(a.batch);
+  const int64_t b = place.sample, h = blockIdx.y, first = place.tile * R;
   const int64_t rows = a.query - first < R ? a.query - first : R, kv = a.kv_head(h);
   float acc[R / kSide][D / kSide] = {};
   load_tile<D, R>(queries, q + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, a.scale);
@@ -226,7 +239,8 @@ __global__ void __launch_bounds__(kSide* kSide)
   __shared__ __align__(16) float rows[R][kPitch<D>];  // queries, then dout
   __shared__ float weights[K][R + 1];                 // transposed
   const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-  const int64_t b = blockIdx.z, kv = blockIdx.y, begin = static_cast<int64_t>(blockIdx.x) * K;
+  const Place place(a.batch);
+  const int64_t b = place.sample, kv = blockIdx.y, begin = place.tile * K;
   const int64_t valid = a.key - begin < K ? a.key - begin : K, group = a.heads / a.kv_heads;
   float to_k[K / kSide][D / kSide] = {}, to_v[K / kSide][D / kSide] = {};
   load_tile<D, K>(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, 1);
@@ -274,7 +288,8 @@ __device__ float warp_dot(const float* a, const float* b, int64_t n) {
 
 __global__ void plain_kernel(AttentionShape a, float* out, const float* q, const float* k, const float* v,
                              float* log_sums) {
-  const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = a.kv_head(h);
+  const Place place(a.batch);
+  const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
   const float* mine = q + a.q(b, h) + i * a.q_row;
   float* to = out + a.out(b, h) + i * a.out_row();
   float top = kLowest, sum = 0;
@@ -293,7 +308,8 @@ __global__ void plain_kernel(AttentionShape a, float* out, const float* q, const
 
 __global__ void plain_dq_kernel(AttentionShape a, float* dq, const float* q, const float* k, const float* v,
                                 const float* dout, const float* log_sums, const float* inner) {
-  const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = a.kv_head(h);
+  const Place place(a.batch);
+  const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
   float* to = dq + a.q(b, h) + i * a.q_row;
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = 0;
   for (int64_t j = 0; j < a.seen(i); ++j) {
@@ -308,7 +324,8 @@ __global__ void plain_dq_kernel(AttentionShape a, float* dq, const float* q, con
 __global__ void plain_dkv_kernel(AttentionShape a, float* dk, float* dv, const float* q, const float* k,
                                  const float* v, const float* dout, const float* log_sums,
                                  const float* inner) {
-  const int64_t j = blockIdx.x, kv = blockIdx.y, b = blockIdx.z, group = a.heads / a.kv_heads;
+  const Place place(a.batch);
+  const int64_t j = place.tile, kv = blockIdx.y, b = place.sample, group = a.heads / a.kv_heads;
   float *to_k = dk + a.k(b, kv) + j * a.kv_row, *to_v = dv + a.v(b, kv) + j * a.kv_row;
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to_k[d] = to_v[d] = 0;
   for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
@@ -326,8 +343,9 @@ __global__ void plain_dkv_kernel(AttentionShape a, float* dk, float* dv, const f
   }
 }
 
+/// Place's.
 dim3 grid(int64_t tiles, int64_t heads, int64_t batch) {
-  return {static_cast<unsigned>(tiles), static_cast<unsigned>(heads), static_cast<unsigned>(batch)};
+  return {static_cast<unsigned>(tiles * batch), static_cast<unsigned>(heads)};
 }
 
 template <int D, int R, int K, typename T>

@@ -71,8 +71,12 @@ template <typename T>
 struct Element {
   const T* x;
   int64_t columns;
-  __device__ void operator()(int64_t r, int64_t c, float (&out)[1]) const {
-    out[0] = load(x + r * columns + c);
+  template <int W>
+  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][1]) const {
+    float v[W];
+    load_neighbours(x + r * columns + c, v);
+#pragma unroll
+    for (int k = 0; k < W; ++k) out[k][0] = v[k];
   }
 };
 struct Write {
@@ -84,8 +88,9 @@ template <typename T>
 Prepared column_sum(const Call& c) {
   const ColumnCut cut(c.shape[0], c.shape[1]);
   return {[=](const Launch& l) {
-            column_sums<1>(cut, Element<T>{operand<T>(l, 1), cut.columns}, Write{l.operands[0]}, l.scratch,
-                           l.stream);
+            const T* x = operand<T>(l, 1);
+            column_sums<1>(cut, contiguous_columns(cut, x), Element<T>{x, cut.columns}, Write{l.operands[0]},
+                           l.scratch, l.stream);
           },
           cut.scratch(1)};
 }
@@ -142,6 +147,7 @@ template <typename Rule>
 __global__ void update_kernel(int64_t n, Rule rule, const State* state, float* p, const float* g,
                               float* first, float* second) {
   const State s = *state;
+  if (s.loss != nullptr && s.loss->skips != 0) return;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
 #pragma unroll 4
   for (int64_t i = global_index(); i < n; i += stride) {
@@ -220,6 +226,7 @@ constexpr float kMostScale = 0x1p24F;
 /// PyTorch's rule (torch.amp.GradScaler): half of it after an overflow, twice as much after 2000 iterations
 /// without one; here between 1 and 2^24.
 __device__ void adapt(LossScale& loss) {
+  loss.skips = 0;
   if (loss.overflow != 0) {
     loss.scale = fmaxf(1, loss.scale / 2);
     loss.good = loss.overflow = 0;
@@ -252,6 +259,14 @@ __global__ void unscale_kernel(int64_t n, const State* state, float* g, bool alo
   }
 }
 
+__global__ void judge_kernel(int64_t n, const State* state, const float* g) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+#pragma unroll 4
+  for (int64_t i = global_index(); i < n; i += stride) {
+    if (!finite(g[i])) state->loss->overflow = state->loss->skips = 1;
+  }
+}
+
 }  // namespace
 
 State device_state(const IterationState& s) {
@@ -270,11 +285,21 @@ State device_state(const IterationState& s) {
 void accumulate(float* to, const float* from, int64_t elements, Stream stream) {
   map2(elements, Sum{}, to, static_cast<const float*>(to), from, stream);
 }
+void accumulate_half(void* to, const void* from, Precision half, int64_t numbers, Stream stream) {
+  const auto add = [&](auto* sums) {
+    map2(numbers, Sum{}, sums, sums, static_cast<decltype(sums)>(const_cast<void*>(from)), stream);
+  };
+  TANDEM_CHECK(half == Precision::bf16 || half == Precision::fp16);
+  half == Precision::bf16 ? add(static_cast<Bf16*>(to)) : add(static_cast<Fp16*>(to));
+}
 void scale(float* values, float factor, int64_t elements, Stream stream) {
   map(elements, Scaled{factor}, values, static_cast<const float*>(values), stream);
 }
 void set_state(State* slot, const State& state, LossScale* loss, bool begins, Stream stream) {
   launch(set_state_kernel, 1, 1, stream, slot, state, loss, begins);
+}
+void judge(const float* gradients, const State* state, int64_t elements, Stream stream) {
+  launch(judge_kernel, std::min(4096U, blocks_for(elements)), kThreads, stream, elements, state, gradients);
 }
 void unscale(float* gradients, const State* state, bool alone, int64_t elements, Stream stream) {
   launch(unscale_kernel, std::min(4096U, blocks_for(elements)), kThreads, stream, elements, state, gradients,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation: statistics of channels over all rows. {batch, channels, length} tensors, which lie
-// channel by channel, take the same way with other index arithmetic.
+// channel by channel, take the same way with other index arithmetic. What follows it and works element by
+// element (a sum, a rectifier) is done on the way.
 #include "exec/device/cuda/storage.h"
 #include "exec/lower/call_shapes.h"
 
@@ -16,6 +17,11 @@ struct Channels : ChannelShape {
   }
   __device__ int64_t channel(int64_t i) const { return inner == 1 ? i % channels : i / inner % channels; }
 };
+/// Do neighbouring channels lie side by side?
+template <typename... T>
+bool contiguous(const Channels& s, const ColumnCut& cut, const T*... at) {
+  return s.inner == 1 && contiguous_columns(cut, at...);
+}
 
 /// x - p and its square, where the pivot p is the channel's first element: nothing cancels however large the
 /// mean. Or a given one.
@@ -24,16 +30,30 @@ struct Moments {
   Channels s;
   const T* x;
   const float* pivot = nullptr;
-  __device__ void operator()(int64_t r, int64_t c, float (&out)[2]) const {
-    const float d = load(x + s.at(r, c)) - (pivot != nullptr ? pivot[c] : load(x + s.at(0, c)));
-    out[0] = d;
-    out[1] = d * d;
+  template <int W>
+  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
+    float v[W], first[W];
+    load_neighbours(x + s.at(r, c), v);
+    if (pivot == nullptr) load_neighbours(x + s.at(0, c), first);
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      const float d = v[k] - (pivot != nullptr ? pivot[c + k] : first[k]);
+      out[k][0] = d;
+      out[k][1] = d * d;
+    }
   }
 };
 
 /// y = x factor + shift, per channel.
 struct Affine {
   float *factor, *shift;
+};
+/// Of one channel. Made again by backward passes to the bit, so with operations that no compiler joins anew.
+struct Line {
+  float factor, shift;
+  __device__ Line(float mean, float deviation, const float* scale, const float* offset, int64_t c)
+      : factor(scale != nullptr ? scale[c] * deviation : deviation),
+        shift(fmaf(-mean, factor, offset != nullptr ? offset[c] : 0.0F)) {}
 };
 
 /// What the sums around a pivot make of a channel.
@@ -53,8 +73,9 @@ struct ChannelNorm {
     running_variance[c] += momentum * (unbiased * variance - running_variance[c]);
     const float one = 1 / sqrtf(variance + epsilon);
     deviation[c] = one;
-    out.factor[c] = scale != nullptr ? scale[c] * one : one;
-    out.shift[c] = (shift != nullptr ? shift[c] : 0.0F) - m * out.factor[c];
+    const Line line(m, one, scale, shift, c);
+    out.factor[c] = line.factor;
+    out.shift[c] = line.shift;
   }
 };
 
@@ -82,26 +103,40 @@ __global__ void shared_kernel(ChannelNorm norm, const float* sums) {
   if (c < norm.s.channels) norm.finish(c, norm.running_mean[c], sums[c], sums[norm.s.channels + c]);
 }
 
-/// use(channel, element) for kWide elements a thread; neighbours share a channel or follow each other.
-template <typename T>
-__global__ void affine_kernel(Channels s, T* y, const T* x, const float* factor, const float* shift) {
+/// What becomes of a normalised value: + added, then cut off below 0 and above `high`.
+template <typename T, bool Adds, bool Cuts>
+struct Then {
+  const T* added = nullptr;
+  float high = 0;
+  __device__ float operator()(float v, float more) const {
+    if constexpr (Adds) v += more;
+    if constexpr (Cuts) v = fminf(fmaxf(v, 0.0F), high);
+    return v;
+  }
+};
+
+template <typename T, bool Adds, bool Cuts>
+__global__ void affine_kernel(Channels s, T* y, const T* x, const float* factor, const float* shift,
+                              Then<T, Adds, Cuts> then) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = global_index(); i < s.count(); i += stride) {
     const int64_t c = s.channel(i);
-    store(y + i, load(x + i) * factor[c] + shift[c]);
+    store(y + i, then(fmaf(load(x + i), factor[c], shift[c]), Adds ? load(then.added + i) : 0.0F));
   }
 }
-/// The same where whole packs lie within a row of channels.
-template <typename T>
+/// The same for kWide elements a thread, where whole packs lie within a row of channels.
+template <typename T, bool Adds, bool Cuts>
 __global__ void affine_wide_kernel(int64_t packs, int64_t packs_of_row, T* y, const T* x, const float* factor,
-                                   const float* shift) {
+                                   const float* shift, Then<T, Adds, Cuts> then) {
   const int64_t i = global_index();
   if (i >= packs) return;
   const int64_t c = i % packs_of_row * kWide<T>;
   const Pack<T> in = reinterpret_cast<const Pack<T>*>(x)[i];
-  Pack<T> out;
+  Pack<T> out, more;
+  if constexpr (Adds) more = reinterpret_cast<const Pack<T>*>(then.added)[i];
 #pragma unroll
-  for (int k = 0; k < kWide<T>; ++k) store(&out.v[k], load(&in.v[k]) * factor[c + k] + shift[c + k]);
+  for (int k = 0; k < kWide<T>; ++k)
+    store(&out.v[k], then(fmaf(load(&in.v[k]), factor[c + k], shift[c + k]), Adds ? load(&more.v[k]) : 0.0F));
   reinterpret_cast<Pack<T>*>(y)[i] = out;
 }
 
@@ -110,15 +145,16 @@ bool wide_rows(const Channels& s) {
   return s.inner == 1 && s.channels % kWide<T> == 0;
 }
 
-template <typename T>
-void apply(const Channels& s, T* y, const T* x, const Affine& f, Stream stream) {
-  if (wide_rows<T>(s) && wide_aligned(y) && wide_aligned(x)) {
+template <typename T, bool Adds = false, bool Cuts = false>
+void apply(const Channels& s, T* y, const T* x, const Affine& f, Stream stream,
+           Then<T, Adds, Cuts> then = {}) {
+  if (wide_rows<T>(s) && wide_aligned(y) && wide_aligned(x) && wide_aligned(then.added)) {
     const int64_t packs = s.count() / kWide<T>;
-    launch(affine_wide_kernel<T>, blocks_for(packs), kThreads, stream, packs, s.channels / kWide<T>, y, x,
-           f.factor, f.shift);
+    launch(affine_wide_kernel<T, Adds, Cuts>, blocks_for(packs), kThreads, stream, packs,
+           s.channels / kWide<T>, y, x, f.factor, f.shift, then);
   } else {
-    launch(affine_kernel<T>, std::min(16384U, blocks_for(s.count())), kThreads, stream, s, y, x, f.factor,
-           f.shift);
+    launch(affine_kernel<T, Adds, Cuts>, std::min(16384U, blocks_for(s.count())), kThreads, stream, s, y, x,
+           f.factor, f.shift, then);
   }
 }
 
@@ -141,19 +177,29 @@ ChannelNorm channel_norm(const Channels& s, const Running& r, const Launch& l, s
           out};
 }
 
+/// batch_norm, and batch_norm_relu, which has what is added in front of scale and shift.
 template <typename T>
 Prepared batch_norm(const Call& c) {
   const Channels s(c);
   const Running running{c.scalars[0], c.scalars[1]};
-  const bool affine = c.operands.size() > 6;
+  const bool cuts = c.function == Function::batch_norm_relu, adds = cuts && c.shape[5] != 0;
+  const float high = cuts ? c.scalars[2] : 0;
+  const std::size_t learned = adds ? 7 : 6;
+  const bool affine = c.operands.size() > learned;
   const ColumnCut cut(s.rows(), s.channels);
   return {[=](const Launch& l) {
             const Affine out{l.scratch, l.scratch + s.channels};
+            T* y = operand<T>(l, 0);
             const T* x = operand<T>(l, 1);
-            column_sums<2>(cut, Moments<T>{s, x},
-                           Statistics<T>{channel_norm(s, running, l, 6, affine, out), x},
+            column_sums<2>(cut, contiguous(s, cut, x), Moments<T>{s, x},
+                           Statistics<T>{channel_norm(s, running, l, learned, affine, out), x},
                            l.scratch + 2 * s.channels, l.stream);
-            apply<T>(s, operand<T>(l, 0), x, out, l.stream);
+            if (adds)
+              apply(s, y, x, out, l.stream, Then<T, true, true>{operand<T>(l, 6), high});
+            else if (cuts)
+              apply(s, y, x, out, l.stream, Then<T, false, true>{nullptr, high});
+            else
+              apply(s, y, x, out, l.stream, Then<T, false, false>{});
           },
           2 * s.channels + cut.scratch(2)};
 }
@@ -164,8 +210,9 @@ Prepared batch_norm_statistics(const Call& c) {
   const ColumnCut cut(s.rows(), s.channels);
   return {[=](const Launch& l) {
             float* const* o = l.operands;
-            column_sums<2>(cut, Moments<T>{s, operand<T>(l, 1), o[2]}, KeepSums{o[0], s.channels}, l.scratch,
-                           l.stream);
+            const T* x = operand<T>(l, 1);
+            column_sums<2>(cut, contiguous(s, cut, x), Moments<T>{s, x, o[2]}, KeepSums{o[0], s.channels},
+                           l.scratch, l.stream);
           },
           cut.scratch(2)};
 }
@@ -207,16 +254,72 @@ Prepared batch_norm_inference(const Call& c) {
           2 * s.channels};
 }
 
+/// Terms of the sums over d, the gradients, at W neighbouring channels with inputs v.
+template <int W>
+__device__ void terms(const float (&d)[W], const float (&v)[W], const float* mean, float (&out)[W][2]) {
+#pragma unroll
+  for (int k = 0; k < W; ++k) {
+    out[k][0] = d[k] * (v[k] - mean[k]);
+    out[k][1] = d[k];
+  }
+}
 template <typename T>
 struct GradientSums {
   Channels s;
   const T *x, *dy;
   const float* mean;
-  __device__ void operator()(int64_t r, int64_t c, float (&out)[2]) const {
+  template <int W>
+  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
     const int64_t at = s.at(r, c);
-    const float d = load(dy + at);
-    out[0] = d * (load(x + at) - mean[c]);
-    out[1] = d;
+    float d[W], v[W];
+    load_neighbours(dy + at, d);
+    load_neighbours(x + at, v);
+    terms(d, v, mean + c, out);
+  }
+};
+/// Behind a rectifier: what it had cut off has no gradient. Whether it had, the input tells.
+template <typename T>
+struct CutGradientSums {
+  Channels s;
+  const T *x, *dy;
+  const float *mean, *deviation, *scale, *shift;
+  float high;
+  template <int W>
+  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
+    const int64_t at = s.at(r, c);
+    float d[W], v[W];
+    load_neighbours(dy + at, d);
+    load_neighbours(x + at, v);
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      const Line line(mean[c + k], deviation[c + k], scale, shift, c + k);
+      const float y = fmaf(v[k], line.factor, line.shift);
+      if (!(y > 0 && y < high)) d[k] = 0;
+    }
+    terms(d, v, mean + c, out);
+  }
+};
+/// Where something was added in between, the result tells; and what was added needs the gradient, too.
+template <typename T>
+struct KeptGradientSums {
+  Channels s;
+  T* kept;
+  const T *x, *dy, *y;
+  const float* mean;
+  float high;
+  template <int W>
+  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
+    const int64_t at = s.at(r, c);
+    float d[W], v[W], result[W];
+    load_neighbours(dy + at, d);
+    load_neighbours(x + at, v);
+    load_neighbours(y + at, result);
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      if (!(result[k] > 0 && result[k] < high)) d[k] = 0;
+    }
+    store_neighbours(kept + at, d);
+    terms(d, v, mean + c, out);
   }
 };
 struct WriteSums {
@@ -234,79 +337,138 @@ Prepared batch_norm_sums(const Call& c) {
   const ColumnCut cut(s.rows(), s.channels);
   return {[=](const Launch& l) {
             float* const* o = l.operands;
-            column_sums<2>(cut, GradientSums<T>{s, operand<T>(l, 2), operand<T>(l, 3), o[4]},
+            const T *x = operand<T>(l, 2), *dy = operand<T>(l, 3);
+            column_sums<2>(cut, contiguous(s, cut, x, dy), GradientSums<T>{s, x, dy, o[4]},
                            WriteSums{o[0], o[1], o[5]}, l.scratch, l.stream);
           },
           cut.scratch(2)};
 }
 
-/// dx = dy fy + x fx + one, per channel: scale / deviation (dy - mean(dy) - xhat mean(dy xhat)).
+template <typename T>
+Prepared batch_norm_relu_sums(const Call& c) {
+  const Channels s(c);
+  const ColumnCut cut(s.rows(), s.channels);
+  const bool added = c.shape[5] != 0, affine = !added && c.operands.size() > 6;
+  const float high = c.scalars[0];
+  return {[=](const Launch& l) {
+            float* const* o = l.operands;
+            if (added) {
+              T* kept = operand<T>(l, 2);
+              const T *x = operand<T>(l, 3), *dy = operand<T>(l, 4), *y = operand<T>(l, 5);
+              column_sums<2>(cut, contiguous(s, cut, kept, x, dy, y),
+                             KeptGradientSums<T>{s, kept, x, dy, y, o[6], high}, WriteSums{o[0], o[1], o[7]},
+                             l.scratch, l.stream);
+            } else {
+              const T *x = operand<T>(l, 2), *dy = operand<T>(l, 3);
+              column_sums<2>(cut, contiguous(s, cut, x, dy),
+                             CutGradientSums<T>{s, x, dy, o[4], o[5], affine ? o[6] : nullptr,
+                                                affine ? o[7] : nullptr, high},
+                             WriteSums{o[0], o[1], o[5]}, l.scratch, l.stream);
+            }
+          },
+          cut.scratch(2)};
+}
+
+/// dx = dy fy + x fx + one, per channel: scale / deviation (dy - mean(dy) - xhat mean(dy xhat)). Behind a
+/// rectifier dy counts where x factor + shift lies between 0 and `high`.
 struct Factors {
   float *fy, *fx, *one;
+  Affine result;
 };
 __global__ void factors_kernel(int64_t channels, float share, const float* mean, const float* deviation,
-                               const float* dscale, const float* dshift, const float* scale, Factors out) {
+                               const float* dscale, const float* dshift, const float* scale,
+                               const float* shift, Factors out) {
   const int64_t c = global_index();
   if (c >= channels) return;
-  const float fy = deviation[c] * (scale != nullptr ? scale[c] : 1.0F),
-              fx = -fy * dscale[c] * share * deviation[c];
+  const Line line(mean[c], deviation[c], scale, shift, c);
+  const float fy = line.factor, fx = -fy * dscale[c] * share * deviation[c];
   out.fy[c] = fy;
   out.fx[c] = fx;
   out.one[c] = -fy * dshift[c] * share - fx * mean[c];
+  if (out.result.factor == nullptr) return;
+  out.result.factor[c] = line.factor;
+  out.result.shift[c] = line.shift;
 }
 
-template <typename T>
-__global__ void backward_kernel(Channels s, T* dx, const T* x, const T* dy, Factors f) {
+template <bool Cuts>
+__device__ float counted(float dy, float x, const Factors& f, float high, int64_t c) {
+  if constexpr (Cuts) {
+    const float y = fmaf(x, f.result.factor[c], f.result.shift[c]);
+    return y > 0 && y < high ? dy : 0;
+  }
+  return dy;
+}
+template <typename T, bool Cuts>
+__global__ void backward_kernel(Channels s, T* dx, const T* x, const T* dy, Factors f, float high) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = global_index(); i < s.count(); i += stride) {
     const int64_t c = s.channel(i);
-    store(dx + i, load(dy + i) * f.fy[c] + load(x + i) * f.fx[c] + f.one[c]);
+    const float v = load(x + i), d = counted<Cuts>(load(dy + i), v, f, high, c);
+    store(dx + i, d * f.fy[c] + v * f.fx[c] + f.one[c]);
   }
 }
-template <typename T>
+template <typename T, bool Cuts>
 __global__ void backward_wide_kernel(int64_t packs, int64_t packs_of_row, T* dx, const T* x, const T* dy,
-                                     Factors f) {
+                                     Factors f, float high) {
   const int64_t i = global_index();
   if (i >= packs) return;
   const int64_t c = i % packs_of_row * kWide<T>;
   const Pack<T> a = reinterpret_cast<const Pack<T>*>(dy)[i], b = reinterpret_cast<const Pack<T>*>(x)[i];
   Pack<T> out;
 #pragma unroll
-  for (int k = 0; k < kWide<T>; ++k)
-    store(&out.v[k], load(&a.v[k]) * f.fy[c + k] + load(&b.v[k]) * f.fx[c + k] + f.one[c + k]);
+  for (int k = 0; k < kWide<T>; ++k) {
+    const float v = load(&b.v[k]), d = counted<Cuts>(load(&a.v[k]), v, f, high, c + k);
+    store(&out.v[k], d * f.fy[c + k] + v * f.fx[c + k] + f.one[c + k]);
+  }
   reinterpret_cast<Pack<T>*>(dx)[i] = out;
 }
 
-template <typename T>
-void apply_backward(const Channels& s, T* dx, const T* x, const T* dy, const Factors& f, Stream stream) {
+template <typename T, bool Cuts>
+void apply_backward(const Channels& s, const Launch& l, const Factors& f, float high) {
+  T* dx = operand<T>(l, 0);
+  const T *x = operand<T>(l, 1), *dy = operand<T>(l, 2);
   if (wide_rows<T>(s) && wide_aligned(dx) && wide_aligned(x) && wide_aligned(dy)) {
     const int64_t packs = s.count() / kWide<T>;
-    launch(backward_wide_kernel<T>, blocks_for(packs), kThreads, stream, packs, s.channels / kWide<T>, dx, x,
-           dy, f);
+    launch(backward_wide_kernel<T, Cuts>, blocks_for(packs), kThreads, l.stream, packs, s.channels / kWide<T>,
+           dx, x, dy, f, high);
   } else {
-    launch(backward_kernel<T>, std::min(16384U, blocks_for(s.count())), kThreads, stream, s, dx, x, dy, f);
+    launch(backward_kernel<T, Cuts>, std::min(16384U, blocks_for(s.count())), kThreads, l.stream, s, dx, x,
+           dy, f, high);
   }
 }
 
+/// batch_norm_backward and batch_norm_relu_backward.
 template <typename T>
 Prepared batch_norm_backward(const Call& c) {
+  const bool cuts = c.function == Function::batch_norm_relu_backward, affine = c.operands.size() > 7;
   const Channels s(c);
-  const bool affine = c.operands.size() > 7;
-  const float share = 1 / static_cast<float>(s.all_rows());
+  const float share = 1 / static_cast<float>(s.all_rows()), high = cuts ? c.scalars[0] : 0;
   return {[=](const Launch& l) {
-            float* const* o = l.operands;
-            const Factors f{l.scratch, l.scratch + s.channels, l.scratch + 2 * s.channels};
-            launch(factors_kernel, blocks_for(s.channels), kThreads, l.stream, s.channels, share, o[3], o[4],
-                   o[5], o[6], affine ? o[7] : nullptr, f);
-            apply_backward<T>(s, operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), f, l.stream);
+            float *const *o = l.operands, *const at = l.scratch;
+            const int64_t n = s.channels;
+            Factors f{at, at + n, at + 2 * n, {nullptr, nullptr}};
+            if (cuts) f.result = {at + 3 * n, at + 4 * n};
+            launch(factors_kernel, blocks_for(n), kThreads, l.stream, n, share, o[3], o[4], o[5], o[6],
+                   affine ? o[7] : nullptr, affine && cuts ? o[8] : nullptr, f);
+            if (cuts)
+              apply_backward<T, true>(s, l, f, high);
+            else
+              apply_backward<T, false>(s, l, f, high);
           },
-          3 * s.channels};
+          5 * s.channels};
 }
 
 }  // namespace
 
 void add_batch_norm(Table& t) {
   set(t, Function::batch_norm, batch_norm<float>, batch_norm<Bf16>, batch_norm<Fp16>, half_operands<0, 1>);
+  set(t, Function::batch_norm_relu, batch_norm<float>, batch_norm<Bf16>, batch_norm<Fp16>,
+      [](const Call& c) { return c.shape[5] != 0 ? half_operands<0, 1, 6>(c) : half_operands<0, 1>(c); });
+  set(t, Function::batch_norm_relu_sums, batch_norm_relu_sums<float>, batch_norm_relu_sums<Bf16>,
+      batch_norm_relu_sums<Fp16>,
+      [](const Call& c) { return c.shape[5] != 0 ? half_operands<2, 3, 4, 5>(c) : half_operands<2, 3>(c); });
+  set(t, Function::batch_norm_relu_backward, batch_norm_backward<float>, batch_norm_backward<Bf16>,
+      batch_norm_backward<Fp16>, half_operands<0, 1, 2>);
   set(t, Function::batch_norm_inference, batch_norm_inference<float>, batch_norm_inference<Bf16>,
       batch_norm_inference<Fp16>, half_operands<0, 1>);
   set(t, Function::batch_norm_sums, batch_norm_sums<float>, batch_norm_sums<Bf16>, batch_norm_sums<Fp16>,

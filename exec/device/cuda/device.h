@@ -152,34 +152,63 @@ inline unsigned row_threads(int64_t elements) {
   return threads;
 }
 
+/// W elements that lie side by side, read and written at once.
+template <typename T, int W>
+struct alignas(sizeof(T) * W) Neighbours {
+  T v[W];
+};
+template <int W, typename T>
+__device__ void load_neighbours(const T* p, float (&out)[W]) {
+  const Neighbours<T, W> in = *reinterpret_cast<const Neighbours<T, W>*>(p);
+#pragma unroll
+  for (int k = 0; k < W; ++k) out[k] = load(&in.v[k]);
+}
+template <int W, typename T>
+__device__ void store_neighbours(T* p, const float (&values)[W]) {
+  Neighbours<T, W> out;
+#pragma unroll
+  for (int k = 0; k < W; ++k) store(&out.v[k], values[k]);
+  *reinterpret_cast<Neighbours<T, W>*>(p) = out;
+}
+
 /// Sums over rows of N values per column, in two launches: chunks of rows side by side, then the chunks of a
-/// column. Value: void operator()(int64_t row, int64_t column, float (&out)[N]). Finish: void
-/// operator()(int64_t column, const float (&sums)[N]), called once per column.
+/// column. Value: template <int W> void operator()(int64_t row, int64_t column, float (&out)[W][N]), of W
+/// columns from that one on, a multiple of W. Finish: void operator()(int64_t column, const float
+/// (&sums)[N]), called once per column.
 constexpr int kTileRows = 8;
-template <int N, typename Value>
+template <int N, int W, typename Value>
 __global__ void column_chunks(int64_t rows, int64_t columns, int64_t rows_per_chunk, Value value,
                               float* partial) {
-  __shared__ float part[N][kTileRows][kWarp];
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  __shared__ float part[N][kTileRows][kWarp * W];
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x) * W;
   const int64_t begin = blockIdx.y * rows_per_chunk;
   const int64_t end = begin + rows_per_chunk < rows ? begin + rows_per_chunk : rows;
-  float sum[N] = {};
+  float sum[W][N] = {};
   if (column < columns) {
 #pragma unroll 4
     for (int64_t r = begin + threadIdx.y; r < end; r += kTileRows) {
-      float v[N];
+      float v[W][N];
       value(r, column, v);
 #pragma unroll
-      for (int k = 0; k < N; ++k) sum[k] += v[k];
+      for (int w = 0; w < W; ++w) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) sum[w][k] += v[w][k];
+      }
     }
   }
-  for (int k = 0; k < N; ++k) part[k][threadIdx.y][threadIdx.x] = sum[k];
+#pragma unroll
+  for (int w = 0; w < W; ++w) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) part[k][threadIdx.y][threadIdx.x * W + w] = sum[w][k];
+  }
   __syncthreads();
   if (threadIdx.y != 0 || column >= columns) return;
-  for (int k = 0; k < N; ++k) {
-    float total = 0;
-    for (int r = 0; r < kTileRows; ++r) total += part[k][r][threadIdx.x];
-    partial[(blockIdx.y * N + k) * columns + column] = total;
+  for (int w = 0; w < W; ++w) {
+    for (int k = 0; k < N; ++k) {
+      float total = 0;
+      for (int r = 0; r < kTileRows; ++r) total += part[k][r][threadIdx.x * W + w];
+      partial[(blockIdx.y * N + k) * columns + column + w] = total;
+    }
   }
 }
 template <int N, typename Finish>
@@ -203,25 +232,42 @@ __global__ void column_finish(int64_t chunks, int64_t columns, const float* part
   finish(column, total);
 }
 
-/// How a column sum is cut: enough blocks for a large chip, no chunk below 64 rows.
+/// How a column sum is cut: enough blocks for a large chip, no chunk below 64 rows. Not by how elements are
+/// stored, so that sums of 2 bytes and of 4 are made in one order.
 struct ColumnCut {
   int64_t rows, columns, chunks, rows_per_chunk;
+  int wide =
+      1;  ///< columns that a thread takes: a warp of 2-byte elements then reads up to 256 bytes of a row
   ColumnCut(int64_t r, int64_t c) : rows(r), columns(c) {
-    const int64_t tiles = (columns + kWarp - 1) / kWarp;
+    while (wide < 4 && columns % (2 * wide) == 0 && columns >= 2 * wide * kWarp) wide *= 2;
+    const int64_t tiles = (columns + kWarp * wide - 1) / (kWarp * wide);
     const int64_t wanted = std::max<int64_t>(1, 1024 / tiles);
     rows_per_chunk = std::max<int64_t>(64, (rows + wanted - 1) / wanted);
     chunks = std::max<int64_t>(1, (rows + rows_per_chunk - 1) / rows_per_chunk);
   }
   int64_t scratch(int values) const { return chunks * values * columns; }
 };
+/// `contiguous`: the columns of a row lie side by side, from addresses on that are multiples of what a thread
+/// takes.
 template <int N, typename Value, typename Finish>
-void column_sums(const ColumnCut& cut, const Value& value, const Finish& finish, float* scratch,
-                 Stream stream) {
-  const unsigned tiles = blocks_for(cut.columns, kWarp);
-  launch(column_chunks<N, Value>, dim3(tiles, static_cast<unsigned>(cut.chunks)), dim3(kWarp, kTileRows),
-         stream, cut.rows, cut.columns, cut.rows_per_chunk, value, scratch);
-  launch(column_finish<N, Finish>, tiles, dim3(kWarp, kTileRows), stream, cut.chunks, cut.columns, scratch,
-         finish);
+void column_sums(const ColumnCut& cut, bool contiguous, const Value& value, const Finish& finish,
+                 float* scratch, Stream stream) {
+  const int wide = contiguous ? cut.wide : 1;
+  const auto sum = [&](auto kernel) {
+    const dim3 grid(blocks_for(cut.columns, int64_t{kWarp} * wide), static_cast<unsigned>(cut.chunks));
+    launch(kernel, grid, dim3(kWarp, kTileRows), stream, cut.rows, cut.columns, cut.rows_per_chunk, value,
+           scratch);
+  };
+  wide == 4   ? sum(column_chunks<N, 4, Value>)
+  : wide == 2 ? sum(column_chunks<N, 2, Value>)
+              : sum(column_chunks<N, 1, Value>);
+  launch(column_finish<N, Finish>, blocks_for(cut.columns, kWarp), dim3(kWarp, kTileRows), stream, cut.chunks,
+         cut.columns, scratch, finish);
+}
+/// Of matrices that lie row by row at these addresses.
+template <typename... T>
+bool contiguous_columns(const ColumnCut& cut, const T*... at) {
+  return ((reinterpret_cast<uintptr_t>(at) % (sizeof(T) * static_cast<std::size_t>(cut.wide)) == 0) && ...);
 }
 
 }  // namespace tandem::exec::cuda

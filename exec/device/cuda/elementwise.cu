@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations and dropout.
+#include <type_traits>
+
 #include "base/random.h"
 #include "exec/device/cuda/storage.h"
 
@@ -123,24 +125,48 @@ __device__ uint32_t scramble(uint32_t h) {
   return h ^ h >> 16;
 }
 
-template <typename T>
+/// W elements a thread, and their marks, side by side.
+template <int W, typename T>
 __global__ void dropout_kernel(int64_t n, uint64_t salt, uint32_t limit, float scale, const State* state,
                                T* y, const T* x, uint8_t* mask) {
   const auto key = static_cast<uint32_t>(
       mix64(state->seed ^ mix64(salt << 40 ^ static_cast<uint64_t>(state->instance) << 32 ^
                                 static_cast<uint64_t>(state->iteration))));
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = global_index(); i < n; i += stride) {
-    const bool keep = scramble(static_cast<uint32_t>(i) ^ key) >= limit;
-    mask[i] = keep ? 1 : 0;
-    store(y + i, keep ? scale * load(x + i) : 0);
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x * W;
+  for (int64_t i = global_index() * W; i < n; i += stride) {
+    float v[W];
+    Neighbours<uint8_t, W> marks;
+    load_neighbours(x + i, v);
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      const bool keep = scramble(static_cast<uint32_t>(i + k) ^ key) >= limit;
+      marks.v[k] = keep ? 1 : 0;
+      v[k] = keep ? scale * v[k] : 0;
+    }
+    *reinterpret_cast<Neighbours<uint8_t, W>*>(mask + i) = marks;
+    store_neighbours(y + i, v);
   }
 }
 
-template <typename T>
+template <int W, typename T>
 __global__ void dropout_backward_kernel(int64_t n, float scale, T* dx, const T* dy, const uint8_t* mask) {
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = global_index(); i < n; i += stride) store(dx + i, mask[i] != 0 ? scale * load(dy + i) : 0);
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x * W;
+  for (int64_t i = global_index() * W; i < n; i += stride) {
+    float v[W];
+    const auto marks = *reinterpret_cast<const Neighbours<uint8_t, W>*>(mask + i);
+    load_neighbours(dy + i, v);
+#pragma unroll
+    for (int k = 0; k < W; ++k) v[k] = marks.v[k] != 0 ? scale * v[k] : 0;
+    store_neighbours(dx + i, v);
+  }
+}
+
+/// use(number of elements that a thread takes): four where all lie well, which tensors of the arena do.
+template <typename T, typename Use>
+void by_neighbours(int64_t n, const T* a, const T* b, const uint8_t* mask, const Use& use) {
+  const auto at = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b);
+  const bool wide = n % 4 == 0 && at % (4 * sizeof(T)) == 0 && reinterpret_cast<uintptr_t>(mask) % 4 == 0;
+  wide ? use(std::integral_constant<int, 4>{}) : use(std::integral_constant<int, 1>{});
 }
 
 constexpr unsigned kDropoutBlocks = 8192;
@@ -152,8 +178,13 @@ Prepared dropout(const Call& c) {
   const float p = c.scalars.at(0), scale = 1 / (1 - p);
   const auto limit = static_cast<uint32_t>(static_cast<double>(p) * 4294967296.0);
   return {[=](const Launch& l) {
-    launch(dropout_kernel<T>, std::min(kDropoutBlocks, blocks_for(n)), kThreads, l.stream, n, salt, limit,
-           scale, l.state, operand<T>(l, 0), operand<T>(l, 1), operand<uint8_t>(l, 2));
+    T *y = operand<T>(l, 0), *x = operand<T>(l, 1);
+    auto* mask = operand<uint8_t>(l, 2);
+    by_neighbours(n, y, x, mask, [&](auto wide) {
+      launch(dropout_kernel<decltype(wide)::value, T>,
+             std::min(kDropoutBlocks, blocks_for(n, int64_t{kThreads} * decltype(wide)::value)), kThreads,
+             l.stream, n, salt, limit, scale, l.state, y, x, mask);
+    });
   }};
 }
 
@@ -162,8 +193,13 @@ Prepared dropout_backward(const Call& c) {
   const int64_t n = c.shape[0];
   const float scale = 1 / (1 - c.scalars.at(0));
   return {[=](const Launch& l) {
-    launch(dropout_backward_kernel<T>, std::min(kDropoutBlocks, blocks_for(n)), kThreads, l.stream, n, scale,
-           operand<T>(l, 0), operand<T>(l, 1), operand<uint8_t>(l, 2));
+    T *dx = operand<T>(l, 0), *dy = operand<T>(l, 1);
+    auto* mask = operand<uint8_t>(l, 2);
+    by_neighbours(n, dx, dy, mask, [&](auto wide) {
+      launch(dropout_backward_kernel<decltype(wide)::value, T>,
+             std::min(kDropoutBlocks, blocks_for(n, int64_t{kThreads} * decltype(wide)::value)), kThreads,
+             l.stream, n, scale, dx, dy, mask);
+    });
   }};
 }
 

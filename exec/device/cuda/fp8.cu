@@ -45,8 +45,8 @@ template <typename F, typename T>
 __global__ void quantise_kernel(int64_t rows, int64_t k, bool transposed, F* to, const T* x, Scale* scale) {
   constexpr int kTile = 32, kStep = 8;
   __shared__ float tile[kTile][kTile + 1], peaks[kStep];
-  const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile,
-                column = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t across = (k + kTile - 1) / kTile, row = blockIdx.x / across * kTile,
+                column = blockIdx.x % across * kTile;
   const float factor = scale->scale;
   float most = 0;
   for (int i = static_cast<int>(threadIdx.y); i < kTile; i += kStep) {
@@ -72,8 +72,9 @@ __global__ void quantise_kernel(int64_t rows, int64_t k, bool transposed, F* to,
 template <typename F, typename T>
 void quantise(int64_t rows, int64_t k, bool transposed, void* to, const void* x, Scale* scale,
               Stream stream) {
-  launch(quantise_kernel<F, T>, dim3(blocks_for(k, 32), blocks_for(rows, 32)), dim3(32, 8), stream, rows, k,
-         transposed, static_cast<F*>(to), static_cast<const T*>(x), scale);
+  // All tiles in x: the grid's other dimensions end at 65,535.
+  launch(quantise_kernel<F, T>, static_cast<unsigned>((k + 31) / 32 * ((rows + 31) / 32)), dim3(32, 8),
+         stream, rows, k, transposed, static_cast<F*>(to), static_cast<const T*>(x), scale);
 }
 using Quantise = void (*)(int64_t, int64_t, bool, void*, const void*, Scale*, Stream);
 Quantise quantise_of(bool gradient, bool half) {
@@ -87,7 +88,7 @@ float largest(bool gradient) { return gradient ? 57344.0F : 448.0F; }
 /// One thread an element.
 template <typename Y, typename A, typename B>
 __global__ void product_kernel(int64_t m, int64_t n, int64_t k, bool adds, Y* c, const A* a, const B* b,
-                               const Y* bias, const float* backs) {
+                               const Bf16* bias, const float* backs) {
   const int64_t i = global_index();
   if (i >= m * n) return;
   float sum = 0;
@@ -104,7 +105,7 @@ Prepared plain(const Call& call) {
   const bool adds = call.shape[5] != 0;
   return {[=](const Launch& l) {
     launch(product_kernel<Y, A, B>, blocks_for(m * n), kThreads, l.stream, m, n, k, adds, operand<Y>(l, 0),
-           operand<A>(l, 1), operand<B>(l, 2), operand<Y>(l, 3), l.operands[4]);
+           operand<A>(l, 1), operand<B>(l, 2), operand<Bf16>(l, 3), l.operands[4]);
   }};
 }
 template <typename Y>
@@ -128,7 +129,7 @@ Prepared fallback_fp8(const Call& call) {
 Prepared multiply_fp8(const Call& call, const PrepareFp8& prepare) {
   const int64_t m = call.shape[0], n = call.shape[1], k = call.shape[2];
   const bool transpose_a = call.shape[3] != 0, transpose_b = call.shape[4] != 0;
-  const bool bias = call.operands.size() > 3, short_bias = bias && call.half(0);
+  const bool bias = call.operands.size() > 3;
   const auto floats = [](int64_t bytes) { return (bytes + 255) / 256 * 64; };
   const int64_t at_b = floats(m * k), at_bias = at_b + floats(n * k), at_backs = at_bias + floats(2 * n),
                 rest = at_backs + 64;
@@ -144,12 +145,8 @@ Prepared multiply_fp8(const Call& call, const PrepareFp8& prepare) {
     launch(rescale_kernel, 1, 2, l.stream, scales, backs, most_a, most_b);
     to_a(m, k, transpose_a, l.scratch, o[1], scales, l.stream);
     to_b(n, k, !transpose_b, l.scratch + at_b, o[2], scales + 1, l.stream);
-    if (short_bias) narrow(short_copy, o[3], Precision::bf16, n, l.stream);
-    float* operands[] = {o[0], l.scratch, l.scratch + at_b,
-                         short_bias ? short_copy
-                         : bias     ? o[3]
-                                    : nullptr,
-                         backs};
+    if (bias) narrow(short_copy, o[3], Precision::bf16, n, l.stream);
+    float* operands[] = {o[0], l.scratch, l.scratch + at_b, bias ? short_copy : nullptr, backs};
     made.run({operands, l.state, l.scratch + rest, l.stream, nullptr});
   };
   out.scratch = rest + made.scratch;

@@ -15,34 +15,36 @@ struct alignas(8) HalfPack {
   T v[4];
 };
 template <bool Wide, typename T>
-__global__ void narrow_kernel(int64_t n, T* to, const float* from) {
+__global__ void narrow_kernel(int64_t n, T* to, const float* from, const State* scaled) {
+  const float factor = scaled == nullptr ? 1 : scaled->loss_scale;
   const int64_t i = global_index() * (Wide ? 4 : 1);
   if constexpr (Wide) {
     if (i + 4 <= n) {
       const Pack<float> in = *reinterpret_cast<const Pack<float>*>(from + i);
       HalfPack<T> out;
 #pragma unroll
-      for (int k = 0; k < 4; ++k) store(&out.v[k], in.v[k]);
+      for (int k = 0; k < 4; ++k) store(&out.v[k], factor * in.v[k]);
       *reinterpret_cast<HalfPack<T>*>(to + i) = out;
       return;
     }
   }
-  for (int64_t k = i; k < n && k < i + (Wide ? 4 : 1); ++k) store(to + k, from[k]);
+  for (int64_t k = i; k < n && k < i + (Wide ? 4 : 1); ++k) store(to + k, factor * from[k]);
 }
 template <bool Wide, typename T>
-__global__ void upcast_kernel(int64_t n, float* to, const T* from) {
+__global__ void upcast_kernel(int64_t n, float* to, const T* from, const State* scaled) {
+  const float factor = scaled == nullptr ? 1 : 1 / scaled->loss_scale;  // of a power of two
   const int64_t i = global_index() * (Wide ? 4 : 1);
   if constexpr (Wide) {
     if (i + 4 <= n) {
       const HalfPack<T> in = *reinterpret_cast<const HalfPack<T>*>(from + i);
       Pack<float> out;
 #pragma unroll
-      for (int k = 0; k < 4; ++k) out.v[k] = load(&in.v[k]);
+      for (int k = 0; k < 4; ++k) out.v[k] = factor * load(&in.v[k]);
       *reinterpret_cast<Pack<float>*>(to + i) = out;
       return;
     }
   }
-  for (int64_t k = i; k < n && k < i + (Wide ? 4 : 1); ++k) to[k] = load(from + k);
+  for (int64_t k = i; k < n && k < i + (Wide ? 4 : 1); ++k) to[k] = factor * load(from + k);
 }
 
 template <typename T>
@@ -50,20 +52,20 @@ bool wide_pair(const void* floats, const void* halves) {
   return wide_aligned(floats) && reinterpret_cast<uintptr_t>(halves) % sizeof(HalfPack<T>) == 0;
 }
 template <typename T>
-void narrow_to(T* to, const float* from, int64_t n, Stream stream) {
+void narrow_to(T* to, const float* from, int64_t n, const State* scaled, Stream stream) {
   if (n == 0) return;
   if (wide_pair<T>(from, to))
-    launch(narrow_kernel<true, T>, blocks_for(n, 4L * kThreads), kThreads, stream, n, to, from);
+    launch(narrow_kernel<true, T>, blocks_for(n, 4L * kThreads), kThreads, stream, n, to, from, scaled);
   else
-    launch(narrow_kernel<false, T>, blocks_for(n), kThreads, stream, n, to, from);
+    launch(narrow_kernel<false, T>, blocks_for(n), kThreads, stream, n, to, from, scaled);
 }
 template <typename T>
-void upcast_from(float* to, const T* from, int64_t n, Stream stream) {
+void upcast_from(float* to, const T* from, int64_t n, const State* scaled, Stream stream) {
   if (n == 0) return;
   if (wide_pair<T>(to, from))
-    launch(upcast_kernel<true, T>, blocks_for(n, 4L * kThreads), kThreads, stream, n, to, from);
+    launch(upcast_kernel<true, T>, blocks_for(n, 4L * kThreads), kThreads, stream, n, to, from, scaled);
   else
-    launch(upcast_kernel<false, T>, blocks_for(n), kThreads, stream, n, to, from);
+    launch(upcast_kernel<false, T>, blocks_for(n), kThreads, stream, n, to, from, scaled);
 }
 
 /// Elements of the call's inputs and of its bias.
@@ -114,19 +116,21 @@ Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prep
           rest + made.scratch};
 }
 
-void upcast(float* to, const void* from, Precision half, int64_t elements, Stream stream) {
+void upcast(float* to, const void* from, Precision half, int64_t elements, Stream stream,
+            const State* scaled) {
   TANDEM_CHECK(is_half(half));
   if (half == Precision::bf16)
-    upcast_from(to, static_cast<const Bf16*>(from), elements, stream);
+    upcast_from(to, static_cast<const Bf16*>(from), elements, scaled, stream);
   else
-    upcast_from(to, static_cast<const Fp16*>(from), elements, stream);
+    upcast_from(to, static_cast<const Fp16*>(from), elements, scaled, stream);
 }
-void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream) {
+void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream,
+            const State* scaled) {
   TANDEM_CHECK(is_half(half));
   if (half == Precision::bf16)
-    narrow_to(static_cast<Bf16*>(to), from, elements, stream);
+    narrow_to(static_cast<Bf16*>(to), from, elements, scaled, stream);
   else
-    narrow_to(static_cast<Fp16*>(to), from, elements, stream);
+    narrow_to(static_cast<Fp16*>(to), from, elements, scaled, stream);
 }
 
 uint32_t half_mask(const Call& call) {
@@ -155,7 +159,10 @@ Prepared upcast(const Call& call, Precision half, const std::function<Prepared(c
     bool first = true, written = false;
   };
   std::array<Copy, kMostOperands> copies;
-  const std::size_t outputs = call.function == Function::attention_backward ? 3 : 1;  // of those in 2 bytes
+  // Operands up to the last that is written.
+  const bool third = call.function == Function::attention_backward ||
+                     (call.function == Function::batch_norm_relu_sums && call.shape[5] != 0);
+  const std::size_t outputs = third ? 3 : 1;
   int64_t rest = 0;
   for (std::size_t k = 0; k < count; ++k) {
     if (!call.half(k)) continue;

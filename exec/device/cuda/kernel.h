@@ -20,6 +20,7 @@ struct LossScale {
   float scale = 65536;
   int32_t good = -1;      ///< iterations since it last changed
   uint32_t overflow = 0;  ///< some gradient of this iteration was not finite
+  uint32_t skips = 0;     ///< so nothing is updated in it
 };
 
 /// IterationState as kernels read it, in device memory: a captured graph sees what is there when it runs.
@@ -106,18 +107,24 @@ RunProduct fallback_product(const Product& product);
 
 /// On any lane, for DeviceSession.
 void accumulate(float* to, const float* from, int64_t elements, Stream stream);
+/// The same of numbers of 2 bytes: bf16 or fp16.
+void accumulate_half(void* to, const void* from, Precision half, int64_t numbers, Stream stream);
 void scale(float* values, float factor, int64_t elements, Stream stream);
 /// `loss`: null but in fp16. `begins`: an iteration begins, for which it is halved or doubled first.
 void set_state(State* slot, const State& state, LossScale* loss, bool begins, Stream stream);
+/// DeviceSession::judge in fp16.
+void judge(const float* gradients, const State* state, int64_t elements, Stream stream);
 /// DeviceSession::unscale in fp16.
 void unscale(float* gradients, const State* state, bool alone, int64_t elements, Stream stream);
 /// To a convolution's output: bias of its channel, which lie innermost (`last`) or in front of the positions.
 /// Both are stored as bf16, fp16 or, by any other format, float.
 void add_bias(void* y, const void* bias, Precision stored, int64_t batch, int64_t channels, int64_t positions,
               bool last, Stream stream);
-/// to[i] = from[i]; `half`: bf16 or fp16.
-void upcast(float* to, const void* from, Precision half, int64_t elements, Stream stream);
-void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream);
+/// to[i] = from[i]; `half`: bf16 or fp16. `scaled`: narrowed numbers are times its loss scale.
+void upcast(float* to, const void* from, Precision half, int64_t elements, Stream stream,
+            const State* scaled = nullptr);
+void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream,
+            const State* scaled = nullptr);
 
 /// Throws DeviceError when the last launch was refused.
 void check_launch();

@@ -150,10 +150,11 @@ class Group : public DeviceGroup {
     return "";
   }
 
-  void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) override {
+  void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane,
+           Precision format) override {
     static_cast<Session&>(session).use();
     if (stopped_) throw DeviceError("NCCL was stopped after a failure elsewhere");
-    enqueue(rank, buffer, elements, static_cast<Session&>(session).stream(lane));
+    enqueue(rank, buffer, elements, format, static_cast<Session&>(session).stream(lane));
   }
 
   /// One group of calls, so that none waits for another: a ring's would otherwise wait for each other.
@@ -176,56 +177,70 @@ class Group : public DeviceGroup {
   }
 
   /// What NCCL's tuning model, which chooses the algorithm by it, says of the same calls.
-  double estimate(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements,
-                  Lane lane) override {
+  double estimate(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane,
+                  Precision format) override {
 #if TANDEM_NCCL_ESTIMATES
     if (nccl().ncclGroupSimulateEnd == nullptr || stopped_) return 0;
     static_cast<Session&>(session).use();
     check(nccl().ncclGroupStart(), "begin a group of calls");
-    enqueue(rank, buffer, elements, static_cast<Session&>(session).stream(lane));
+    enqueue(rank, buffer, elements, format, static_cast<Session&>(session).stream(lane));
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     // A second opinion: where it fails, there is none. It counts microseconds.
     if (nccl().ncclGroupSimulateEnd(&info) != ncclSuccess || info.estimatedTime <= 0) return 0;
     return static_cast<double>(info.estimatedTime) * 1e-6;
 #else
-    return DeviceGroup::estimate(rank, session, buffer, elements, lane);
+    return DeviceGroup::estimate(rank, session, buffer, elements, lane, format);
 #endif
   }
 
  private:
-  void enqueue(uint32_t rank, float* buffer, int64_t elements, cudaStream_t stream) const {
+  /// What an element is to NCCL.
+  struct Numbers {
+    ncclDataType_t type = ncclFloat;
+    std::size_t each = 1;
+    explicit Numbers(Precision format) {
+      if (element_bytes(format) == 4) return;
+      type = format == Precision::fp16 ? ncclHalf : ncclBfloat16;
+      each = 2;
+    }
+  };
+
+  void enqueue(uint32_t rank, float* buffer, int64_t elements, Precision format, cudaStream_t stream) const {
     const ncclComm_t c = communicators_[rank];
-    const auto n = static_cast<std::size_t>(elements), ranks = communicators_.size(), each = n / ranks;
+    const Numbers of(format);
+    const auto n = static_cast<std::size_t>(elements), ranks = communicators_.size();
     switch (kind_) {
       case CollKind::all_reduce:
-        return complete(nccl().ncclAllReduce(buffer, buffer, n, ncclFloat, ncclSum, c, stream), c,
+        return complete(nccl().ncclAllReduce(buffer, buffer, of.each * n, of.type, ncclSum, c, stream), c,
                         "all-reduce");
       case CollKind::reduce:
-        return complete(nccl().ncclReduce(buffer, buffer, n, ncclFloat, ncclSum, 0, c, stream), c, "reduce");
+        return complete(nccl().ncclReduce(buffer, buffer, of.each * n, of.type, ncclSum, 0, c, stream), c,
+                        "reduce");
       case CollKind::broadcast:
-        return complete(nccl().ncclBroadcast(buffer, buffer, n, ncclFloat, 0, c, stream), c, "broadcast");
+        return complete(nccl().ncclBroadcast(buffer, buffer, of.each * n, of.type, 0, c, stream), c,
+                        "broadcast");
       default:
         break;
     }
-    if (n % ranks != 0) return uneven(rank, buffer, n, stream);
-    move_chunks(c, buffer, rank, each, stream);
+    if (n % ranks != 0) return uneven(rank, buffer, n, of, stream);
+    move_chunks(c, buffer, rank, n / ranks, of, stream);
   }
 
   bool moves_chunks() const { return kind_ == CollKind::reduce_scatter || kind_ == CollKind::all_gather; }
 
-  void move_chunks(ncclComm_t c, float* buffer, std::size_t rank, std::size_t each,
+  void move_chunks(ncclComm_t c, float* buffer, std::size_t rank, std::size_t each, const Numbers& of,
                    cudaStream_t stream) const {
     float* mine = buffer + rank * each;
     if (kind_ == CollKind::reduce_scatter)
-      complete(nccl().ncclReduceScatter(buffer, mine, each, ncclFloat, ncclSum, c, stream), c,
+      complete(nccl().ncclReduceScatter(buffer, mine, of.each * each, of.type, ncclSum, c, stream), c,
                "reduce-scatter");
     else
-      complete(nccl().ncclAllGather(mine, buffer, each, ncclFloat, c, stream), c, "all-gather");
+      complete(nccl().ncclAllGather(mine, buffer, of.each * each, of.type, c, stream), c, "all-gather");
   }
 
   /// NCCL's own want equal chunks: in memory beside the buffer each has one element more, which the later
   /// ranks leave empty.
-  void uneven(uint32_t rank, float* buffer, std::size_t n, cudaStream_t stream) const {
+  void uneven(uint32_t rank, float* buffer, std::size_t n, const Numbers& of, cudaStream_t stream) const {
     const std::size_t ranks = communicators_.size(), each = n / ranks + 1, long_ones = n % ranks;
     float* const even = even_[rank].at;
     TANDEM_CHECK(even != nullptr && even_[rank].elements >= static_cast<int64_t>(ranks * each));
@@ -241,7 +256,7 @@ class Group : public DeviceGroup {
     };
     const bool scatters = kind_ == CollKind::reduce_scatter;
     scatters ? move_all(true) : move(rank, true);
-    move_chunks(communicators_[rank], even, rank, each, stream);
+    move_chunks(communicators_[rank], even, rank, each, of, stream);
     scatters ? move(rank, false) : move_all(false);
   }
 

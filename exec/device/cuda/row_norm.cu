@@ -19,21 +19,34 @@ struct Rows : RowShape {
   __device__ int64_t channel(int64_t row, int64_t e) const { return row % groups * channels + e % channels; }
 };
 
-template <typename T>
+/// Elements that a thread takes at once: four where a row lies in one piece, however they are stored, so that
+/// sums of 2 bytes and of 4 are made in one order.
+int wide_of(const Rows& s) { return s.groups == 1 && s.space == 1 && s.channels % 4 == 0 ? 4 : 1; }
+template <typename... T>
+bool lie_well(const Rows& s, const T*... at) {
+  return wide_of(s) == 4 && ((reinterpret_cast<uintptr_t>(at) % (4 * sizeof(T)) == 0) && ...);
+}
+
+template <int W, typename T>
 __global__ void row_norm_kernel(Rows s, float epsilon, T* y, const T* x, float* statistics,
                                 const float* scale, const float* shift) {
-  const int64_t row = blockIdx.x, n = s.space * s.channels;
+  const int64_t row = blockIdx.x, n = s.space * s.channels, step = int64_t{blockDim.x} * W;
   const float share = 1 / static_cast<float>(n);
-  float sum[1] = {0};
+  float v[W], sum[1] = {0};
   if (!s.rms) {
-    for (int64_t e = threadIdx.x; e < n; e += blockDim.x) sum[0] += load(x + s.at(row, e));
+    for (int64_t e = int64_t{threadIdx.x} * W; e < n; e += step) {
+      load_neighbours(x + s.at(row, e), v);
+#pragma unroll
+      for (int k = 0; k < W; ++k) sum[0] += v[k];
+    }
     block_sum(sum);
   }
   const float mean = sum[0] * share;
   float square[1] = {0};
-  for (int64_t e = threadIdx.x; e < n; e += blockDim.x) {
-    const float d = load(x + s.at(row, e)) - mean;
-    square[0] += d * d;
+  for (int64_t e = int64_t{threadIdx.x} * W; e < n; e += step) {
+    load_neighbours(x + s.at(row, e), v);
+#pragma unroll
+    for (int k = 0; k < W; ++k) square[0] += (v[k] - mean) * (v[k] - mean);
   }
   block_sum(square);
   const float deviation = 1 / sqrtf(square[0] * share + epsilon);
@@ -41,12 +54,16 @@ __global__ void row_norm_kernel(Rows s, float epsilon, T* y, const T* x, float* 
     statistics[2 * row] = mean;
     statistics[2 * row + 1] = deviation;
   }
-  for (int64_t e = threadIdx.x; e < n; e += blockDim.x) {
+  for (int64_t e = int64_t{threadIdx.x} * W; e < n; e += step) {
     const int64_t at = s.at(row, e), c = s.channel(row, e);
-    float v = (load(x + at) - mean) * deviation;
-    if (scale != nullptr) v *= scale[c];
-    if (shift != nullptr) v += shift[c];
-    store(y + at, v);
+    load_neighbours(x + at, v);
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      v[k] = (v[k] - mean) * deviation;
+      if (scale != nullptr) v[k] *= scale[c + k];
+      if (shift != nullptr) v[k] += shift[c + k];
+    }
+    store_neighbours(y + at, v);
   }
 }
 
@@ -57,8 +74,9 @@ Prepared row_norm(const Call& c) {
   const std::size_t learned = c.operands.size() - 3;
   return {[=](const Launch& l) {
     float* const* o = l.operands;
-    launch(row_norm_kernel<T>, static_cast<unsigned>(s.rows()), s.threads(), l.stream, s, epsilon,
-           operand<T>(l, 0), operand<T>(l, 1), o[2], learned > 0 ? o[3] : nullptr,
+    T *y = operand<T>(l, 0), *x = operand<T>(l, 1);
+    launch(lie_well(s, y, x) ? row_norm_kernel<4, T> : row_norm_kernel<1, T>, static_cast<unsigned>(s.rows()),
+           s.threads(), l.stream, s, epsilon, y, x, o[2], learned > 0 ? o[3] : nullptr,
            learned > 1 ? o[4] : nullptr);
   }};
 }
@@ -69,11 +87,18 @@ struct Terms {
   Rows s;
   const T *x, *dy;
   const float* statistics;
-  __device__ void operator()(int64_t r, int64_t c, float (&out)[2]) const {
-    const int64_t at = r * s.groups * s.channels + c, row = r / s.space * s.groups + c / s.channels;
-    const float d = load(dy + at);
-    out[0] = d * (load(x + at) - statistics[2 * row]) * statistics[2 * row + 1];
-    out[1] = d;
+  template <int W>
+  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
+    const int64_t at = r * s.groups * s.channels + c;
+    float d[W], v[W];
+    load_neighbours(dy + at, d);
+    load_neighbours(x + at, v);
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      const int64_t row = r / s.space * s.groups + (c + k) / s.channels;
+      out[k][0] = d[k] * (v[k] - statistics[2 * row]) * statistics[2 * row + 1];
+      out[k][1] = d[k];
+    }
   }
 };
 struct WriteTerms {
@@ -91,31 +116,46 @@ Prepared row_norm_sums(const Call& c) {
   const ColumnCut cut(s.outer * s.space, s.groups * s.channels);
   return {[=](const Launch& l) {
             const std::size_t in = shifted ? 2 : 1;
-            column_sums<2>(cut, Terms<T>{s, operand<T>(l, in), operand<T>(l, in + 1), l.operands[in + 2]},
+            const T *x = operand<T>(l, in), *dy = operand<T>(l, in + 1);
+            column_sums<2>(cut, contiguous_columns(cut, x, dy), Terms<T>{s, x, dy, l.operands[in + 2]},
                            WriteTerms{l.operands[0], shifted ? l.operands[1] : nullptr}, l.scratch, l.stream);
           },
           cut.scratch(2)};
 }
 
-template <typename T>
+/// v and, times the channel's scale, d: W elements of a row.
+template <int W, typename T>
+__device__ void row_terms(const Rows& s, int64_t row, int64_t e, const T* x, const T* dy, const float* scale,
+                          float (&v)[W], float (&d)[W]) {
+  const int64_t at = s.at(row, e), c = s.channel(row, e);
+  load_neighbours(dy + at, d);
+  load_neighbours(x + at, v);
+#pragma unroll
+  for (int k = 0; k < W; ++k) d[k] *= scale != nullptr ? scale[c + k] : 1.0F;
+}
+
+template <int W, typename T>
 __global__ void row_norm_backward_kernel(Rows s, T* dx, const T* x, const T* dy, const float* statistics,
                                          const float* scale) {
-  const int64_t row = blockIdx.x, n = s.space * s.channels;
+  const int64_t row = blockIdx.x, n = s.space * s.channels, step = int64_t{blockDim.x} * W;
   const float mean = statistics[2 * row], deviation = statistics[2 * row + 1],
               share = 1 / static_cast<float>(n);
-  float sums[2] = {0, 0};
-  for (int64_t e = threadIdx.x; e < n; e += blockDim.x) {
-    const int64_t at = s.at(row, e);
-    const float d = load(dy + at) * (scale != nullptr ? scale[s.channel(row, e)] : 1.0F);
-    sums[0] += d;
-    sums[1] += d * (load(x + at) - mean);
+  float sums[2] = {0, 0}, v[W], d[W];
+  for (int64_t e = int64_t{threadIdx.x} * W; e < n; e += step) {
+    row_terms(s, row, e, x, dy, scale, v, d);
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      sums[0] += d[k];
+      sums[1] += d[k] * (v[k] - mean);
+    }
   }
   block_sum(sums);
   const float sum = s.rms ? 0 : sums[0] * share, dot = sums[1] * share * deviation * deviation;
-  for (int64_t e = threadIdx.x; e < n; e += blockDim.x) {
-    const int64_t at = s.at(row, e);
-    const float d = load(dy + at) * (scale != nullptr ? scale[s.channel(row, e)] : 1.0F);
-    store(dx + at, deviation * (d - sum - (load(x + at) - mean) * dot));
+  for (int64_t e = int64_t{threadIdx.x} * W; e < n; e += step) {
+    row_terms(s, row, e, x, dy, scale, v, d);
+#pragma unroll
+    for (int k = 0; k < W; ++k) d[k] = deviation * (d[k] - sum - (v[k] - mean) * dot);
+    store_neighbours(dx + s.at(row, e), d);
   }
 }
 
@@ -125,8 +165,10 @@ Prepared row_norm_backward(const Call& c) {
   const bool scaled = c.operands.size() > 4;
   return {[=](const Launch& l) {
     float* const* o = l.operands;
-    launch(row_norm_backward_kernel<T>, static_cast<unsigned>(s.rows()), s.threads(), l.stream, s,
-           operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), o[3], scaled ? o[4] : nullptr);
+    T *dx = operand<T>(l, 0), *x = operand<T>(l, 1), *dy = operand<T>(l, 2);
+    launch(lie_well(s, dx, x, dy) ? row_norm_backward_kernel<4, T> : row_norm_backward_kernel<1, T>,
+           static_cast<unsigned>(s.rows()), s.threads(), l.stream, s, dx, x, dy, o[3],
+           scaled ? o[4] : nullptr);
   }};
 }
 

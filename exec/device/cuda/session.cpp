@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 namespace tandem::exec::cuda {
 
@@ -101,11 +103,52 @@ void note_choice(Libraries& libraries, const Call& call, const char* name, std::
   libraries.choices.push_back({call.function, name, std::move(engine), workspace, std::move(refused), flops});
 }
 
+namespace {
+
+/// A kernel's fault ends the context, and shows at whatever is asked of it next.
+bool ends_context(cudaError_t status) {
+  switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorAssert:
+    case cudaErrorLaunchFailure:
+    case cudaErrorECCUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// TANDEM_CUDA_SYNC=1: a fault then shows at the launch that made it.
+bool waits_each_launch() {
+  static const bool asked = [] {
+    const char* const value = std::getenv("TANDEM_CUDA_SYNC");
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return asked;
+}
+
+void wait_unless_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &capture), "ask what is captured");
+  if (capture == cudaStreamCaptureStatusNone) check(cudaStreamSynchronize(stream), "run a kernel");
+}
+
+}  // namespace
+
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // an error that is not the context's end must not show again elsewhere
-  throw DeviceError(
-      fmt::format("CUDA could not {}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status)));
+  const char* const earlier =
+      ends_context(status) && !waits_each_launch()
+          ? "; an earlier launch may have caused it (TANDEM_CUDA_SYNC=1 waits for each and tells which)"
+          : "";
+  throw DeviceError(fmt::format("CUDA could not {}: {} ({}){}", what, cudaGetErrorString(status),
+                                cudaGetErrorName(status), earlier));
 }
 void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS)
@@ -143,7 +186,9 @@ Session::Session(const DeviceOptions& options) {
     check(cudnnSetStream(libraries_.cudnn, stream(Lane::compute)), "take a stream");
     libraries_.chip = chip(libraries_.device);
     grow_workspace(libraries_, kLeastWorkspace);
-    if (devices() > 1) staging_ = allocate(kStaging);
+    for (const Lane lane : {Lane::comm, Lane::reduce}) {
+      if (devices() > 1) staging_[static_cast<std::size_t>(lane)] = allocate(kStaging);
+    }
   } catch (...) {
     close();
     throw;
@@ -272,6 +317,7 @@ void Session::launch(uint32_t prepared, std::span<float* const> operands, const 
   TANDEM_CHECK(lane == Lane::compute);  // the library handles and the scratch are the compute lane's
   try {
     made.prepared.run({operands.data(), states_ + step.slot, scratch_, stream(lane), made.kept});
+    if (waits_each_launch()) wait_unless_captured(stream(lane));
   } catch (const DeviceError& e) {
     throw DeviceError(fmt::format("{}: {}", name(made.function), e.what()));
   }
@@ -288,14 +334,28 @@ bool Session::direct(int other) const {
 }
 
 void Session::accumulate(float* to, const float* from, int64_t elements, Lane lane) {
+  add(to, from, elements, false, lane);
+}
+
+void Session::accumulate_half(float* to, const float* from, int64_t words, Lane lane) {
+  add(to, from, words, true, lane);
+}
+
+void Session::add(float* to, const float* from, int64_t words, bool half, Lane lane) {
   use();
+  const auto sum = [&](float* sums, const float* more, int64_t n) {
+    half ? cuda::accumulate_half(sums, more, half_format(libraries_.precision), 2 * n, stream(lane))
+         : cuda::accumulate(sums, more, n, stream(lane));
+  };
   cudaPointerAttributes where{};
   check(cudaPointerGetAttributes(&where, from), "find memory");
-  if (direct(where.device)) return cuda::accumulate(to, from, elements, stream(lane));
-  for (int64_t at = 0; at < elements; at += kStaging) {
-    const int64_t n = std::min(kStaging, elements - at);
-    check(cudaMemcpyAsync(staging_, from + at, bytes(n), cudaMemcpyDefault, stream(lane)), "copy");
-    cuda::accumulate(to + at, staging_, n, stream(lane));
+  if (direct(where.device)) return sum(to, from, words);
+  float* const staging = staging_[static_cast<std::size_t>(lane)];
+  TANDEM_CHECK(staging != nullptr);
+  for (int64_t at = 0; at < words; at += kStaging) {
+    const int64_t n = std::min(kStaging, words - at);
+    check(cudaMemcpyAsync(staging, from + at, bytes(n), cudaMemcpyDefault, stream(lane)), "copy");
+    sum(to + at, staging, n);
   }
 }
 
@@ -306,12 +366,22 @@ void Session::scale(float* values, float factor, int64_t elements, Lane lane) {
 
 void Session::narrow(float* to, const float* from, int64_t elements, Lane lane) {
   use();
-  cuda::narrow(to, from, libraries_.precision, elements, stream(lane));
+  cuda::narrow(to, from, half_format(libraries_.precision), elements, stream(lane));
 }
 
 void Session::upcast(float* to, const float* from, int64_t elements, Lane lane) {
   use();
-  cuda::upcast(to, from, libraries_.precision, elements, stream(lane));
+  cuda::upcast(to, from, half_format(libraries_.precision), elements, stream(lane));
+}
+
+void Session::narrow_gradients(float* to, const float* from, int64_t elements, Lane lane) {
+  use();
+  cuda::narrow(to, from, half_format(libraries_.precision), elements, stream(lane), states_);
+}
+
+void Session::upcast_gradients(float* to, const float* from, int64_t elements, Lane lane) {
+  use();
+  cuda::upcast(to, from, half_format(libraries_.precision), elements, stream(lane), states_);
 }
 
 void Session::unscale(float* gradients, int64_t elements, bool alone, Lane lane) {
@@ -319,6 +389,12 @@ void Session::unscale(float* gradients, int64_t elements, bool alone, Lane lane)
   use();
   TANDEM_CHECK(lane == Lane::compute);  // whose iterations slot 0 follows
   cuda::unscale(gradients, states_, alone, elements, stream(lane));
+}
+
+void Session::judge(const float* gradients, int64_t elements, Lane lane) {
+  if (loss_ == nullptr || elements == 0) return;
+  use();
+  cuda::judge(gradients, states_, elements, stream(lane));
 }
 
 void Session::upload(float* to, const float* host, int64_t elements) {

@@ -77,7 +77,11 @@ class Session : public DeviceSession {
   void scale(float* values, float factor, int64_t elements, Lane lane) override;
   void narrow(float* to, const float* from, int64_t elements, Lane lane) override;
   void upcast(float* to, const float* from, int64_t elements, Lane lane) override;
+  void narrow_gradients(float* to, const float* from, int64_t elements, Lane lane) override;
+  void upcast_gradients(float* to, const float* from, int64_t elements, Lane lane) override;
+  void accumulate_half(float* to, const float* from, int64_t words, Lane lane) override;
   void unscale(float* gradients, int64_t elements, bool alone, Lane lane) override;
+  void judge(const float* gradients, int64_t elements, Lane lane) override;
   void upload(float* to, const float* host, int64_t elements) override;
   void download(float* host, const float* from, int64_t elements) override;
   void synchronize(Lane lane) override;
@@ -106,6 +110,7 @@ class Session : public DeviceSession {
   void start_loss_scale(float scale);
   void require_fp8() const;
   void reserve(int64_t scratch);
+  void add(float* to, const float* from, int64_t words, bool half, Lane lane);
   bool direct(int other) const;  ///< this GPU's kernels read that one's memory
 
   std::array<cudaStream_t, kLanes> streams_{};
@@ -123,7 +128,8 @@ class Session : public DeviceSession {
   };
   std::vector<Made> made_;
   PeerRoute route_ = PeerRoute::automatic;
-  float* staging_ = nullptr;  ///< what comes from a GPU whose memory cannot be reached, on its way to a sum
+  /// Of lanes that sum: what comes from a GPU whose memory cannot be reached, on its way there.
+  std::array<float*, kLanes> staging_{};
 };
 
 /// GPUs whose memory this one reaches directly.
