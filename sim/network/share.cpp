@@ -154,20 +154,21 @@ void FairShare::remove(FlowId id) {
 
 /// What the flows of a link use of it now. Forms all of its sums anew.
 double FairShare::sum(uint32_t l) {
-  double used = 0, left = facts_[l].capacity, own = 0, top = 0;
-  for (const Member& m : members_[l]) {  // without branches: which flows are its own, no processor can guess
+  Link& link = link_[l];
+  double used = 0;
+  link.left = facts_[l].capacity;
+  link.top = link.own = 0;
+  for (const Member& m : members_[l]) {
     const uint32_t b = bottleneck_[m.flow];
     const auto weight = static_cast<double>(m.weight);
-    const double level = level_[b], has = weight * level;
-    used += has;
-    own += b == l ? weight : 0;
-    left -= b == l ? 0 : has;
-    top = std::max(top, b == l ? 0 : level);
+    used += weight * level_[b];
+    if (b == l) {
+      link.own += weight;
+    } else {
+      link.left -= weight * level_[b];
+      link.top = std::max(link.top, level_[b]);
+    }
   }
-  Link& link = link_[l];
-  link.left = left;
-  link.own = own;
-  link.top = top;
   return used;
 }
 
@@ -395,15 +396,12 @@ void FairShare::solve() {
 /// Level at which a link is shared by its own flows and those faster than that, joining_.
 double FairShare::joined_level(uint32_t l, double least) {
   const Link& link = link_[l];
-  joining_.resize(members_[l].size());
-  std::size_t count = 0;
+  joining_.clear();
   double level = least;
   for (const Member& m : members_[l]) {
     const uint32_t b = bottleneck_[m.flow];
-    joining_[count] = m;
-    count += static_cast<std::size_t>(b != l) & static_cast<std::size_t>(level_[b] > level * kMore);
+    if (b != l && level_[b] > level * kMore) joining_.push_back(m);
   }
-  joining_.resize(count);
   for (std::size_t before = 0; before != joining_.size() && !joining_.empty();) {
     before = joining_.size();
     double left = link.left, own = link.own;
