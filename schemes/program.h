@@ -225,7 +225,7 @@ struct Program {
   Compression compression = {};
   /// Processor cores of each worker that run its comm lane and nothing else (semantics.md 2.9).
   int32_t comm_cores = 0;
-  Sharding sharding;  ///< says what must fit a device; an executor may hold all all the same
+  Sharding sharding;  ///< says what must fit a device
   /// The devices, where several roles divide the model among them: instance i of a role with that site is on
   /// the device whose coordinates are the role's, the last axis varying fastest. No axes: role 0, always
   /// workers, has them all.
