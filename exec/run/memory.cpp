@@ -157,9 +157,9 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   MemoryUse m;
   const Held held = held_parameters(program, stages, worker, e.job.offload.parameters),
              made = held_gradients(program, stages, worker);
-  m.parameters = words(held.kept.elements() + lowered.frozen_words());
+  m.parameters = words(held.shares + lowered.frozen_words());
   const bool sums = program.micro_batches * stages.micros() > 1 && !e.job.offload.gradients;
-  m.gradients = words(made.kept.elements() + (sums ? summed_apart(program, stages, worker).elements() : 0));
+  m.gradients = words(made.shares + (sums ? summed_apart(program, stages, worker).elements() : 0));
   const int64_t kept = kept_state(program, stages, worker).elements();
   m.optimizer = words(kept) * (e.job.offload.optimizer ? 0 : e.job.optimizer->state) +
                 words(parameters) * averaging_vectors(program);
@@ -178,7 +178,8 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   }
   m.workspace = words(activations) + words(narrowed) + words(tied_words(program, role)) +
                 words(sequence_words(role)) + words(reloaded_words(program, role, e.job.precision)) +
-                words(held.rooms() + made.rooms()) + words(half_words(program, role));
+                words(held.elements - held.shares + made.elements - made.shares) +
+                words(half_words(program, role));
   return m;
 }
 

@@ -241,27 +241,53 @@ Rooms placed(const Program& program, const std::vector<uint32_t>& keys, const Co
   return out;
 }
 
+/// Those alone that share memory with another.
+Rooms shared(const Program& program, std::vector<uint32_t> keys, const Conflicts& conflicts, bool stays) {
+  const Rooms all = placed(program, keys, conflicts);
+  if (!stays) return all;
+  const auto alone = [&](uint32_t a) {
+    return std::none_of(keys.begin(), keys.end(), [&](uint32_t b) {
+      return a != b && all.at[a] < all.at[b] + program.buckets[b].elements &&
+             all.at[b] < all.at[a] + program.buckets[a].elements;
+    });
+  };
+  std::vector<uint32_t> own, others;
+  for (const uint32_t key : keys) (alone(key) ? own : others).push_back(key);
+  Rooms out = placed(program, others, conflicts);
+  for (const uint32_t key : own) out.at[key] = Rooms::kOwn;
+  return out;
+}
+
 }  // namespace
 
-Rooms rooms_for(const Program& program, uint32_t role, const std::vector<Life>& lives) {
+Rooms rooms_for(const Program& program, uint32_t role, const std::vector<Life>& lives, bool stays) {
   if (lives.empty()) return {std::vector<int64_t>(program.buckets.size(), Rooms::kNone), 0};
   const Conflicts conflicts(program.roles[role].ops, lives);
   std::vector<uint32_t> keys;
   for (const Life& life : lives) {
     if (std::find(keys.begin(), keys.end(), life.key) == keys.end()) keys.push_back(life.key);
   }
-  Rooms as_listed = placed(program, keys, conflicts);
+  Rooms as_listed = shared(program, keys, conflicts, stays);
   std::stable_sort(keys.begin(), keys.end(), [&](uint32_t a, uint32_t b) {
     return program.buckets[a].elements > program.buckets[b].elements;
   });
-  Rooms by_size = placed(program, keys, conflicts);
-  return by_size.elements < as_listed.elements ? by_size : as_listed;
+  Rooms by_size = shared(program, keys, conflicts, stays);
+  const auto whole = [&](const Rooms& rooms) {
+    int64_t sum = rooms.elements;
+    for (const uint32_t key : keys) sum += rooms.at[key] == Rooms::kOwn ? program.buckets[key].elements : 0;
+    return sum;
+  };
+  return whole(by_size) < whole(as_listed) ? by_size : as_listed;
 }
 
 SharedRooms shared_rooms(const Program& program, uint32_t role, const ExecutionGraph& lowered,
                          bool parameters_offloaded) {
-  return {rooms_for(program, role, parameter_lives(program, role, lowered, parameters_offloaded)),
-          rooms_for(program, role, gradient_lives(program, role, lowered))};
+  const auto& ops = program.roles[role].ops;
+  const bool sums = program.micro_batches > 1 ||
+                    std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.micro > 0; });
+  return {rooms_for(program, role, parameter_lives(program, role, lowered, parameters_offloaded),
+                    !parameters_offloaded),
+          rooms_for(program, role, gradient_lives(program, role, lowered), !sums)};
 }
 
 }  // namespace tandem::exec

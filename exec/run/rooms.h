@@ -27,15 +27,18 @@ std::vector<Life> gradient_lives(const Program& program, uint32_t role, const Ex
 
 /// Memory that buckets take turns in.
 struct Rooms {
-  static constexpr int64_t kNone = -1;
-  std::vector<int64_t> at;  ///< [bucket]: where it begins; kNone: it has no room
+  static constexpr int64_t kNone = -1, kOwn = -2;
+  /// [bucket]: where it begins. kNone: it has no room; kOwn: nor does it need one, since it would share
+  /// memory with no other: the worker's share stays within its whole.
+  std::vector<int64_t> at;
   int64_t elements = 0;
 };
 
 /// Two buckets share memory where each life of one has ended when a life of the other begins
 /// (exec/run/precedence.h). Buckets lie in lines of 64 bytes as they do in the flat vector, so that what
 /// looks at alignment computes the same. O(lives^2).
-Rooms rooms_for(const Program& program, uint32_t role, const std::vector<Life>& lives);
+/// `stays`: a worker keeps a share between lives, which may do so in a place of the bucket's own.
+Rooms rooms_for(const Program& program, uint32_t role, const std::vector<Life>& lives, bool stays);
 
 /// Of a role, made once and then only read.
 struct SharedRooms {

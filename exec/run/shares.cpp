@@ -98,26 +98,28 @@ int64_t lines(int64_t elements) { return (elements + 15) / 16 * 16; }
 Held held(const Program& program, const Stages& stages, uint32_t device, const Rooms& rooms, bool stays) {
   const std::vector<int32_t> scattering = scattering_collectives(program);
   Held out;
-  if (rooms.elements == 0) {
-    out.elements = stages.lowered(device).parameters();
-    out.kept.add(0, out.elements, 0);
-    out.passes = out.kept;
-    return out;
-  }
   const std::vector<uint32_t> keys = keys_of(program, stages, device);
   for (const uint32_t key : keys) {
     const Bucket& bucket = program.buckets[key];
-    if (rooms.at[key] == Rooms::kNone) {
-      out.kept.add(bucket.first, bucket.elements, out.kept.elements());
-    } else if (stays) {
-      const Slice own = share_of(program, stages, scattering, key, device);
-      out.kept.add(own.first, own.elements, out.kept.elements());
-    }
+    const Slice own = rooms.at[key] == Rooms::kNone ? Slice{bucket.first, bucket.elements}
+                                                    : share_of(program, stages, scattering, key, device);
+    const Slice keeps = rooms.at[key] < 0 ? Slice{bucket.first, bucket.elements} : own;
+    if (!stays && rooms.at[key] >= 0) continue;
+    out.kept.add(keeps.first, keeps.elements, out.kept.elements());
+    out.shares += own.elements;
+  }
+  if (rooms.elements == 0) {
+    out.elements = stages.lowered(device).parameters();
+    out.kept = {};
+    out.kept.add(0, out.elements, 0);
+    out.passes = out.kept;
+    if (keys.empty()) out.shares = out.elements;
+    return out;
   }
   out.elements = lines(out.kept.elements());
   for (const uint32_t key : keys) {
     const Bucket& b = program.buckets[key];
-    const bool whole = rooms.at[key] == Rooms::kNone;
+    const bool whole = rooms.at[key] < 0;
     out.passes.add(b.first, b.elements,
                    whole ? out.kept.of(b.first, b.elements) : out.elements + rooms.at[key]);
   }
@@ -139,8 +141,7 @@ Places summed_apart(const Program& program, const Stages& stages, uint32_t devic
   Places out;
   for (const uint32_t key : keys_of(program, stages, device)) {
     const Bucket& bucket = program.buckets[key];
-    if (stages.rooms(device).gradients.at[key] == Rooms::kNone)
-      out.add(bucket.first, bucket.elements, out.elements());
+    if (stages.rooms(device).gradients.at[key] < 0) out.add(bucket.first, bucket.elements, out.elements());
   }
   return out;
 }

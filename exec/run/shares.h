@@ -42,6 +42,7 @@ struct Held {
   /// while only in its room (exec/run/rooms.h).
   Places passes;
   int64_t elements = 0;  ///< of the memory
+  int64_t shares = 0;    ///< of these the device's own, in `kept`
   int64_t rooms() const { return elements - kept.elements(); }
 };
 /// Parameters. Of those that are offloaded nothing stays.

@@ -235,15 +235,22 @@ void Worker::find_uses() {
     device_->scale(memory + held->elements - held->rooms(), kNoNumber, held->rooms(), Lane::compute);
   for (const Life& life : parameter_lives(run_.program(), run_.stages().place(instance_).role, graph(),
                                           run_.execution().job.offload.parameters)) {
+    if (!in_room(life.key)) forget(life.key, Lane::compute);
     const Op& last = role().ops[life.ops.back()];
     if (last.kind == OpKind::compute) forgets_[life.ops.back()].push_back(life.key);
   }
   device_->synchronize(Lane::compute);
 }
 
+/// All of a bucket but the worker's own share, where that stays within it.
 void Worker::forget(uint32_t key, Lane lane) {
+  constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
   const Bucket& bucket = run_.program().buckets[key];
-  device_->scale(parameters_at(bucket.first), std::numeric_limits<float>::quiet_NaN(), bucket.elements, lane);
+  float* const at = parameters_at(bucket.first);
+  const Slice own = in_room(key) ? Slice{bucket.first, 0} : run_.share(key, instance_);
+  const int64_t begin = own.first - bucket.first, end = begin + own.elements;
+  device_->scale(at, kNoNumber, begin, lane);
+  device_->scale(at + end, kNoNumber, bucket.elements - end, lane);
 }
 
 void Worker::set_first_batches() {

@@ -74,12 +74,8 @@ class Worker {
   /// ... and where the worker keeps its own, as far as its share does.
   float* own_parameters(int64_t first) const { return parameters_ + held_parameters_.kept.of(first); }
   float* own_gradients(int64_t first) const { return gradients_ + held_gradients_.kept.of(first); }
-  bool in_room(uint32_t key) const {
-    return run_.stages().rooms(instance_).parameters.at[key] != Rooms::kNone;
-  }
-  bool gradients_in_room(uint32_t key) const {
-    return run_.stages().rooms(instance_).gradients.at[key] != Rooms::kNone;
-  }
+  bool in_room(uint32_t key) const { return run_.stages().rooms(instance_).parameters.at[key] >= 0; }
+  bool gradients_in_room(uint32_t key) const { return run_.stages().rooms(instance_).gradients.at[key] >= 0; }
   int64_t slot(const Op& op) const;
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();

@@ -75,14 +75,13 @@ Room rooms(const std::string& scheme, const Cluster& cluster = {4, 1, 4}, const 
   const Held parameters = held_parameters(program, stages, 0, e.job.offload.parameters),
              gradients = held_gradients(program, stages, 0);
   const int64_t all = stages.whole().parameters();
-  EXPECT_EQ(parameters.kept.elements(), e.job.offload.parameters          ? 0
-                                        : program.sharding.parameters > 1 ? all / program.sharding.parameters
-                                                                          : all);
-  EXPECT_EQ(gradients.kept.elements(),
-            program.sharding.gradients > 1 ? all / program.sharding.gradients : all);
+  EXPECT_EQ(parameters.shares, e.job.offload.parameters          ? 0
+                               : program.sharding.parameters > 1 ? all / program.sharding.parameters
+                                                                 : all);
+  EXPECT_EQ(gradients.shares, program.sharding.gradients > 1 ? all / program.sharding.gradients : all);
   EXPECT_EQ(parameters.passes.elements(), all);
   EXPECT_EQ(gradients.passes.elements(), all);
-  return {parameters.rooms(), gradients.rooms()};
+  return {parameters.elements - parameters.shares, gradients.elements - gradients.shares};
 }
 
 TEST(Rooms, AreAsManyAsTheProgramHasWholeAtOnce) {
@@ -102,10 +101,10 @@ TEST(Rooms, AreAsManyAsTheProgramHasWholeAtOnce) {
   expect("fsdp:bucket=0B", wide + one, wide + one, {4, 2, 2});
   expect("zero:stage=3,sharding-group=node,bucket=0B", wide + one, wide + one, {4, 2, 2});
   // Parameters come when those before them have been used; gradients go when all are made.
-  expect("zero:stage=3,bucket=0B,overlap=off", wide, all);
-  expect("zero:stage=2,bucket=0B,overlap=off", 0, all);
-  // A bucket that holds all of the model is whole all the time.
-  expect("zero:stage=3", all, all);
+  expect("zero:stage=3,bucket=0B,overlap=off", wide, all * 3 / 4);
+  expect("zero:stage=2,bucket=0B,overlap=off", 0, all * 3 / 4);
+  // A bucket that would share its room with no other has the share within it.
+  expect("zero:stage=3", all * 3 / 4, all * 3 / 4);
   expect("zero:stage=3,bucket=0B", wide + one, wide + one, {4, 1, 4}, "optimizer+parameters");
   expect("zero:stage=3,bucket=0B", wide + one, 0, {1, 1, 1}, "optimizer+parameters");
   expect("hybrid:sharding=2,bucket=1B,microbatches=1", 0, wide + one);
