@@ -467,8 +467,8 @@ Flag data_flag() {
       "data", "NAME|FILE|FOLDER",
       "synthetic (default), digits, .csv files with the class last, joined by commas; pictures: a folder "
       "with a folder of JPEG or PNG files for each class, or a .rec file; text of language models: "
-      "tokens:FILE.bin[,FILE.bin...][,type=uint16|uint32][,skip=BYTES], raw token ids, also of a folder or "
-      "pattern"};
+      "raw token ids in tokens:FILE.bin, several files joined by commas, a folder or a pattern, and behind "
+      "them type=uint16 (default) or type=uint32, skip=BYTES of a header"};
 }
 
 std::vector<Flag> run_flags() {
