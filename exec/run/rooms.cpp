@@ -46,7 +46,7 @@ class Uses {
     Keys out;
     if (op.kind != OpKind::compute || op.payload != Payload::none) return out;
     const Task& task = program_.tasks[op.what];
-    const auto& uses = task.pass == Pass::forward ? forward_ : backward_;
+    const auto& uses = task.pass == Pass::forward || task.again ? forward_ : backward_;
     for (uint32_t i = task.layer; i < task.layer + task.layers; ++i)
       out.insert(uses[i].begin(), uses[i].end());
     return out;

@@ -44,6 +44,21 @@ Worker::Act Worker::cast_gradients(const Op& op) {
   };
 }
 
+/// This worker's share of the parameters, to its place among all shares.
+void Worker::narrow_share(uint32_t key, float* words, Lane lane) {
+  const Slice own = run_.share(key, instance_);
+  if (own.elements > 0) device_->narrow(words, parameters_at(own.first), own.elements, lane);
+}
+
+/// Those of the others; its own it keeps in 4 bytes, as the optimiser left it.
+void Worker::upcast_shards(uint32_t key, const Run::Member& m, const float* words, int64_t each, Lane lane) {
+  for (uint32_t rank = 0; rank < m.ranks; ++rank) {
+    const Slice other = run_.cut_bucket(key, rank, m.ranks);
+    if (rank != m.rank && other.elements > 0)
+      device_->upcast(parameters_at(other.first), words + rank * each, other.elements, lane);
+  }
+}
+
 /// Is it a step's first update, in front of which all gradients have been summed (update=all, one worker)?
 /// In fp16 one that is not finite then stops them all (torch.amp.GradScaler).
 bool Worker::judges_step(uint32_t index) const {
