@@ -139,6 +139,7 @@ TokenFiles TokenFiles::open(const std::string& name, const TokenSequence& sequen
   std::vector<std::pair<std::string, std::string>> settings;
   const std::string list = name.starts_with(kTokens) ? name.substr(kTokens.size()) : name;
   for (const std::string& part : split(list, ',')) {
+    if (part.empty()) continue;
     const auto equals = part.find('=');
     if (equals == std::string::npos || part.find('/') < equals)
       names.push_back(part);
