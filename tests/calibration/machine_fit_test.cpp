@@ -141,7 +141,9 @@ TEST(MachineFit, StepsOfWorkersVary) {
   EXPECT_EQ(turns.shared.cores, 2U);
   EXPECT_THAT(turns.shared.turns, testing::ElementsAre(Time::from_seconds(0.003), Time::from_seconds(0.004)));
   EXPECT_EQ(waiting.shared.cores, 0U);
-  EXPECT_EQ(profile.disturbance(2, 0.008, false).shared.cores, 0U);
+  EXPECT_EQ(turns.shared.least, Time::from_seconds(1.4e-3)) << "two processors";
+  EXPECT_TRUE(profile.takes_turns(4));
+  EXPECT_FALSE(profile.takes_turns(2)) << "each has a core";
   EXPECT_FALSE(calm.takes_turns(4)) << "none were measured";
 }
 

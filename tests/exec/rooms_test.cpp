@@ -93,21 +93,23 @@ TEST(Rooms, AreAsManyAsTheProgramHasWholeAtOnce) {
     EXPECT_EQ(r.gradients, gradients) << scheme;
   };
   expect("zero:stage=1,bucket=0B", 0, 0);
-  // The wide layer's bucket is the first to be scattered, beside the one behind it.
-  expect("zero:stage=2,bucket=0B", 0, wide + one);
-  expect("zero:stage=2,bucket=0B,accumulate=3", 0, wide + one);
-  expect("zero:stage=3,bucket=0B", wide + one, wide + one);
-  expect("zero:stage=3,bucket=0B,accumulate=3", wide + one, wide + one);
-  expect("fsdp:bucket=0B", wide + one, wide + one, {4, 2, 2});
-  expect("zero:stage=3,sharding-group=node,bucket=0B", wide + one, wide + one, {4, 2, 2});
+  // The wide layer's bucket is the first to be scattered, beside the one behind it, which shares memory with
+  // no other and so has its share, one of four, within it.
+  const int64_t two = wide + one * 3 / 4;
+  expect("zero:stage=2,bucket=0B", 0, two);
+  expect("zero:stage=2,bucket=0B,accumulate=3", 0, wide + one);  // sums lie beside them
+  expect("zero:stage=3,bucket=0B", two, two);
+  expect("zero:stage=3,bucket=0B,accumulate=3", two, wide + one);
+  expect("fsdp:bucket=0B", two, two, {4, 2, 2});
+  expect("zero:stage=3,sharding-group=node,bucket=0B", wide + one / 2, wide + one / 2, {4, 2, 2});
   // Parameters come when those before them have been used; gradients go when all are made.
   expect("zero:stage=3,bucket=0B,overlap=off", wide, all * 3 / 4);
   expect("zero:stage=2,bucket=0B,overlap=off", 0, all * 3 / 4);
   // A bucket that would share its room with no other has the share within it.
   expect("zero:stage=3", all * 3 / 4, all * 3 / 4);
-  expect("zero:stage=3,bucket=0B", wide + one, wide + one, {4, 1, 4}, "optimizer+parameters");
+  expect("zero:stage=3,bucket=0B", wide + one, two, {4, 1, 4}, "optimizer+parameters");
   expect("zero:stage=3,bucket=0B", wide + one, 0, {1, 1, 1}, "optimizer+parameters");
-  expect("hybrid:sharding=2,bucket=1B,microbatches=1", 0, wide + one);
+  expect("hybrid:sharding=2,bucket=1B,microbatches=1", 0, two);
   // The last bucket of a micro-batch may still travel when the next one begins.
   expect("hybrid:sharding=2,bucket=1B,microbatches=3", 0, wide + 3 * one);
 }
