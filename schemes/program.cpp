@@ -71,6 +71,12 @@ int64_t Mesh::size() const {
   return product;
 }
 
+int64_t Mesh::members(uint32_t along) const {
+  int64_t product = 1;
+  for (std::size_t a = 0; a < axes.size(); ++a) product *= (along >> a & 1U) != 0 ? axes[a].size : 1;
+  return product;
+}
+
 int64_t Op::times(int64_t iterations) const {
   const int64_t end = std::min<int64_t>(iterations, until);
   return std::max<int64_t>(0, end / every - std::min<int64_t>(from, end) / every);

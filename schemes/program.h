@@ -186,6 +186,7 @@ struct Axis {
 struct Mesh {
   std::vector<Axis> axes;
   int64_t size() const;
+  int64_t members(uint32_t axes) const;  ///< of a group along these (Collective::axes)
 };
 
 /// Where the instances of a role live.

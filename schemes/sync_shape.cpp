@@ -10,15 +10,6 @@ namespace {
 
 bool of_models(Payload p) { return p == Payload::parameters || p == Payload::state || p == Payload::mean; }
 
-/// Of instances that a collective joins.
-double members(const Role& role, const Collective& c) {
-  double out = 1;
-  for (std::size_t axis = 0; axis < role.mesh.axes.size(); ++axis) {
-    if ((c.axes >> axis & 1U) != 0) out *= role.mesh.axes[axis].size;
-  }
-  return out;
-}
-
 /// What one of `n` partners leaves of the squared distance when each has averaged with one other: of a random
 /// pair 1 - 1 / (n - 1) (Boyd et al. 2006, "Randomized gossip algorithms", of a complete graph).
 double gossip_mixing(double n) { return n > 2 ? std::pow(1 - 1 / (n - 1), n / 2) : 0; }
@@ -35,7 +26,7 @@ void find_averages(const Program& program, SyncShape& out) {
     if (op.kind != OpKind::collective || !of_models(op.payload)) continue;
     const Collective& c = program.collectives[op.what];
     const bool apart = c.kind == CollKind::all_reduce && (op.every > program.micro_batches || op.from > 0);
-    if (!apart || members(role, c) < 2) continue;
+    if (!apart || role.mesh.members(c.axes) < 2) continue;
     out.models = static_cast<double>(replicas(program));
     out.period = std::max(out.period, static_cast<double>(op.every) / program.micro_batches);
     out.apart_from = op.from;

@@ -100,11 +100,7 @@ double ring_crossings(const Question& q, int64_t devices, LinkId link) {
     if (op.kind == OpKind::collective && (most == nullptr || op.bytes > most->bytes)) most = &op;
   }
   if (most == nullptr) return 0;
-  int64_t size = 1;  // of its groups
-  const auto& axes = program.roles[0].mesh.axes;
-  for (std::size_t a = 0; a < axes.size(); ++a)
-    size *= (program.collectives[most->what].axes >> a & 1U) != 0 ? axes[a].size : 1;
-  if (size != devices) return 0;
+  if (program.roles[0].mesh.members(program.collectives[most->what].axes) != devices) return 0;
   std::vector<VertexId> members;
   for (int64_t i = 0; i < devices; ++i) members.push_back(used_accelerator(q.system, cluster, i));
   const Collective& c = program.collectives[most->what];

@@ -33,7 +33,7 @@ int make_text(const Arguments& a, const std::string& path) {
   only(a, {"samples", "classes", "size", "encoding", "quality"}, "pictures: a folder or FILE.rec");
   MadeTokens what;
   what.tokens = a.integer("tokens", what.tokens, 1, 10'000'000'000);
-  what.vocabulary = a.integer("vocabulary", what.vocabulary, 1, INT32_MAX);
+  what.vocabulary = a.integer("vocabulary", what.vocabulary, 1, 1 << 24);
   what.width = a.choice("type", "uint16", {"uint16", "uint32"}) == "uint16" ? 2 : 4;
   what.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
   const double entropy = make_tokens(what, path);

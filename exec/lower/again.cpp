@@ -228,9 +228,8 @@ class Again {
 std::vector<LayerRange> run_again(EmittedCalls& calls, const Graph& graph, const GradientFlow& flow,
                                   const SliceUse& use) {
   Again again(calls, graph, flow, use);
-  std::vector<LayerRange> chunks = use.chunks, out;
-  if (chunks.empty()) chunks = {{0, static_cast<uint32_t>(graph.layers().size())}};
-  for (const LayerRange& chunk : chunks) {
+  std::vector<LayerRange> out;
+  for (const LayerRange& chunk : use.chunks_of(static_cast<uint32_t>(graph.layers().size()))) {
     for (const LayerRange& block : blocks_again(use.recompute, graph, chunk)) out.push_back(block);
   }
   for (const LayerRange& block : out) again.block(block);

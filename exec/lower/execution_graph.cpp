@@ -225,13 +225,11 @@ std::vector<bool> exchanged_tensors(const EmittedCalls& e, const GradientFlow& f
 void find_passing(EmittedCalls& e, const GradientFlow& flow, const SliceUse& use, const PassTimes& at,
                   const std::vector<ArenaBlock>& life) {
   const std::vector<bool> exchanged = exchanged_tensors(e, flow);
-  std::vector<LayerRange> chunks = use.chunks;
-  if (chunks.empty()) chunks = {{0, static_cast<uint32_t>(e.forward.size())}};
   std::vector<std::pair<int64_t, int64_t>> passes;
-  for (const LayerRange& c : chunks) {
+  for (const LayerRange& c : use.chunks_of(static_cast<uint32_t>(e.forward.size()))) {
     const uint32_t last = c.end() - 1;
     passes.emplace_back(at.forward[c.first], at.forward[last]);
-    passes.emplace_back(at.again[last] >= 0 ? at.again[last] : at.backward[last], at.backward[c.first]);
+    passes.emplace_back(at.backward[last], at.backward[c.first]);
     for (uint32_t i = c.first; i < c.end(); ++i) {
       if (at.again[i] >= 0) passes.back().first = std::min(passes.back().first, at.again[i]);
     }
@@ -293,7 +291,7 @@ struct ExecutionGraph::Impl {
       : graph(g), batch(samples), calls(element_bytes(precision) == 2) {
     const GradientFlow flow = gradient_flow(g, samples, precision, use);
     calls = emit_calls(g, flow, samples, training, element_bytes(precision) == 2, use);
-    if (use.fuses && training) fuse_norms(g, use, calls);
+    if (use.fuses && training) fuse_norms(g, flow, calls);
     resolve_memory(calls);
     const std::vector<LayerRange> blocks = run_again(calls, g, flow, use);
     const PassTimes at(calls, blocks);

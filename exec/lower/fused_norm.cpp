@@ -10,12 +10,8 @@ namespace {
 
 class NormFusion {
  public:
-  NormFusion(const Graph& graph, const SliceUse& use, EmittedCalls& calls)
-      : layers_(graph.layers()), use_(use), e_(calls), readers_(layers_.size()) {
-    for (const Layer& l : layers_) {
-      for (const uint32_t from : l.inputs) ++readers_[from];
-    }
-  }
+  NormFusion(const Graph& graph, const GradientFlow& flow, EmittedCalls& calls)
+      : layers_(graph.layers()), flow_(flow), e_(calls) {}
 
   void run() {
     for (uint32_t i = 0; i < layers_.size(); ++i) {
@@ -68,8 +64,8 @@ class NormFusion {
     const std::vector<uint32_t>& inputs = layers_[f.add].inputs;
     if (inputs.size() != 2 || inputs[0] == inputs[1]) return false;
     f.norm = std::max(inputs[0], inputs[1]);
-    const bool sent = std::find(use_.sent.begin(), use_.sent.end(), f.norm) != use_.sent.end();
-    if (!makes(f.norm, Function::batch_norm) || readers_[f.norm] != 1 || sent) return false;
+    const OutputFlow& output = flow_.outputs[f.norm];
+    if (!makes(f.norm, Function::batch_norm) || output.readers.size() != 1 || output.sent) return false;
     const Call& sum = forward(f.add);
     f.added = sum.operands[inputs[0] == f.norm ? 2 : 1];
     const TensorId normed = root(forward(f.norm).operands[0]);
@@ -165,15 +161,14 @@ class NormFusion {
   }
 
   const std::vector<Layer>& layers_;
-  const SliceUse& use_;
+  const GradientFlow& flow_;
   EmittedCalls& e_;
-  std::vector<uint32_t> readers_;  ///< [layer]
 };
 
 }  // namespace
 
-void fuse_norms(const Graph& graph, const SliceUse& use, EmittedCalls& calls) {
-  NormFusion(graph, use, calls).run();
+void fuse_norms(const Graph& graph, const GradientFlow& flow, EmittedCalls& calls) {
+  NormFusion(graph, flow, calls).run();
 }
 
 }  // namespace tandem::exec

@@ -11,6 +11,6 @@ namespace tandem::exec {
 /// batch_norm_relu and its kin, in the normalisation's layer, and none are left in the rectifier's and the
 /// addition's. A normalisation that is added to another one made later stays by itself. Tensors, their ids
 /// and parameters stay as they are; kernels of the model go with the calls that realise them. O(calls).
-void fuse_norms(const Graph& graph, const SliceUse& use, EmittedCalls& calls);
+void fuse_norms(const Graph& graph, const GradientFlow& flow, EmittedCalls& calls);
 
 }  // namespace tandem::exec

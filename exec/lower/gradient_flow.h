@@ -29,6 +29,9 @@ struct SliceUse {
   Recompute recompute = {};
   /// That the layers' passes go over one after the other; none: all layers are one.
   std::vector<LayerRange> chunks = {};
+  std::vector<LayerRange> chunks_of(uint32_t layers) const {
+    return chunks.empty() ? std::vector<LayerRange>{{0, layers}} : chunks;
+  }
   /// Several micro-batches are under way, but only one of them is in a pass over a chunk.
   bool passes_alone = false;
 };

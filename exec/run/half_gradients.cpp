@@ -10,14 +10,6 @@ namespace tandem::exec {
 
 namespace {
 
-int64_t members_of(const Program& program, const Role& role, uint32_t collective) {
-  int64_t out = 1;
-  for (std::size_t a = 0; a < role.mesh.axes.size(); ++a) {
-    if ((program.collectives[collective].axes >> a & 1U) != 0) out *= role.mesh.axes[a].size;
-  }
-  return out;
-}
-
 bool is_cast(const Program& program, const Op& op) {
   return op.kind == OpKind::compute && op.lane == Lane::compute && op.payload == Payload::gradients &&
          program.compression.kind == Compression::Kind::none;
@@ -31,15 +23,16 @@ HalfGradients half_gradients(const Program& program, const Op& op) {
   if (op.kind != OpKind::collective && !is_cast(program, op)) return {};
   const Bucket& bucket = program.buckets[op.key];
   if (op.kind != OpKind::collective) return {bucket.elements, 1};
-  const Role& role = program.roles[bucket.role];
+  const auto members = [&](uint32_t collective) {
+    return program.roles[bucket.role].mesh.members(program.collectives[collective].axes);
+  };
   HalfGradients out{bucket.elements, 1};
   if (const int32_t cut = shard ? scattering_collectives(program)[op.key] : -1; cut >= 0) {
-    const int64_t shares = members_of(program, role, static_cast<uint32_t>(cut));
+    const int64_t shares = members(static_cast<uint32_t>(cut));
     out.elements = (bucket.elements + shares - 1) / shares;
   }
   if (op.bytes.n != 2 * out.elements) return {};
-  if (program.collectives[op.what].kind == CollKind::reduce_scatter)
-    out.parts = members_of(program, role, op.what);
+  if (program.collectives[op.what].kind == CollKind::reduce_scatter) out.parts = members(op.what);
   return out;
 }
 

@@ -83,11 +83,7 @@ int64_t narrowed_words(const Program& program, const Op& op) {
   if (op.kind != OpKind::collective || op.payload != Payload::parameters) return 0;
   const Bucket& bucket = program.buckets[op.key];
   if (op.bytes.n != 2 * bucket.elements) return 0;
-  const auto& axes = program.roles[bucket.role].mesh.axes;
-  int64_t members = 1;
-  for (std::size_t a = 0; a < axes.size(); ++a) {
-    if ((program.collectives[op.what].axes >> a & 1U) != 0) members *= axes[a].size;
-  }
+  const int64_t members = program.roles[bucket.role].mesh.members(program.collectives[op.what].axes);
   return members * ((bucket.elements + 2 * members - 1) / (2 * members));
 }
 

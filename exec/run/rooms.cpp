@@ -6,13 +6,12 @@
 #include <set>
 #include <utility>
 
+#include "exec/lower/arena.h"
 #include "exec/run/precedence.h"
 
 namespace tandem::exec {
 
 namespace {
-
-constexpr int64_t kLine = 16;  // elements
 
 using Keys = std::set<uint32_t>;
 
@@ -224,13 +223,13 @@ Rooms placed(const Program& program, const std::vector<uint32_t>& keys, const Co
   std::vector<uint32_t> there;  // in the order of their places
   for (const uint32_t key : keys) {
     const Bucket& bucket = program.buckets[key];
-    const int64_t shift = bucket.first % kLine;
+    const int64_t shift = bucket.first % kArenaAlign;
     int64_t at = shift;
     for (const uint32_t other : there) {
       const int64_t begin = out.at[other], end = begin + program.buckets[other].elements;
       if (!conflicts.between(key, other) || end <= at) continue;
       if (begin >= at + bucket.elements) break;
-      at = (end - shift + kLine - 1) / kLine * kLine + shift;
+      at = arena_aligned(end - shift) + shift;
     }
     out.at[key] = at;
     out.elements = std::max(out.elements, at + bucket.elements);

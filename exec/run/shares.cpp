@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <map>
 
+#include "exec/comm/collective.h"
+#include "exec/lower/arena.h"
+
 namespace tandem::exec {
 
 GroupMember member_of(const Program& program, const Stages& stages, const Collective& collective,
@@ -53,10 +56,8 @@ Slice share_of(const Program& program, const Stages& stages, const std::vector<i
 }
 
 Slice part_of(const Bucket& bucket, uint32_t rank, uint32_t ranks) {
-  const auto begin = [&](int64_t r) {
-    return bucket.elements / ranks * r + std::min<int64_t>(bucket.elements % ranks, r);
-  };
-  return {bucket.first + begin(rank), begin(int64_t{rank} + 1) - begin(rank)};
+  const int64_t begin = chunk_begin(bucket.elements, ranks, rank);
+  return {bucket.first + begin, chunk_begin(bucket.elements, ranks, rank + 1) - begin};
 }
 
 Places kept_state(const Program& program, const Stages& stages, uint32_t device) {
@@ -92,9 +93,6 @@ std::vector<uint32_t> keys_of(const Program& program, const Stages& stages, uint
   return out;
 }
 
-/// Rooms begin at a line of 64 bytes.
-int64_t lines(int64_t elements) { return (elements + 15) / 16 * 16; }
-
 Held held(const Program& program, const Stages& stages, uint32_t device, const Rooms& rooms, bool stays) {
   const std::vector<int32_t> scattering = scattering_collectives(program);
   Held out;
@@ -116,7 +114,7 @@ Held held(const Program& program, const Stages& stages, uint32_t device, const R
     if (keys.empty()) out.shares = out.elements;
     return out;
   }
-  out.elements = lines(out.kept.elements());
+  out.elements = arena_aligned(out.kept.elements());  // where rooms begin
   for (const uint32_t key : keys) {
     const Bucket& b = program.buckets[key];
     const bool whole = rooms.at[key] < 0;

@@ -90,13 +90,7 @@ SliceUse use_of(const Program& program, const Role& role, uint32_t partner) {
 SliceUse plain_use(const Execution& e) {
   SliceUse use;
   use.fuses = e.backend->fuses_norms && e.job.recompute == Recompute{};
-  return use;
-}
-
-/// Of the whole model, as each worker trains it where it is not split.
-SliceUse whole_use(const Execution& e, const Program& program) {
-  SliceUse use = plain_use(e);
-  if (program.grid.axes.empty()) use.recompute = e.job.recompute;
+  use.recompute = e.job.recompute;
   return use;
 }
 
@@ -187,7 +181,8 @@ bool of_micro_batch(const Op& op) {
 
 Stages::Stages(const Execution& e, const Program& program)
     : synced_(synced_graph(e.job, e.cluster)),
-      whole_(synced_ ? *synced_ : *e.job.graph, e.job.batch, true, e.job.precision, whole_use(e, program)),
+      whole_(synced_ ? *synced_ : *e.job.graph, e.job.batch, true, e.job.precision,
+             program.grid.axes.empty() ? plain_use(e) : SliceUse{}),
       stage_of_role_(program.roles.size()) {
   find_places(program);
   if (program.grid.axes.empty()) {
@@ -251,7 +246,6 @@ void Stages::lower_batches(const Execution& e) {
   batches_ = e.job.batches;
   for (const int64_t samples : batches_) {
     SliceUse use = plain_use(e);
-    use.recompute = e.job.recompute;
     use.loss_weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(e.job.batch));
     use.norm_samples = e.job.batch * devices();
     uneven_.try_emplace(samples, whole_.graph(), samples, true, e.job.precision, use);

@@ -220,7 +220,8 @@ double make_tokens(const MadeTokens& what, const std::string& path) {
   if (std::filesystem::exists(path)) refuse_file(path, "is there already");
   if (what.width == 2 && what.vocabulary > 65536)
     throw InputError(fmt::format("{} ids do not fit uint16: --type uint32", what.vocabulary));
-  std::ofstream file(path, std::ios::binary);
+  const std::string making = path + ".part";
+  std::ofstream file(making, std::ios::binary);
   std::vector<int64_t> seen(static_cast<std::size_t>(what.vocabulary));
   const auto all = static_cast<uint64_t>(what.vocabulary);
   uint64_t token = 0;
@@ -233,7 +234,12 @@ double make_tokens(const MadeTokens& what, const std::string& path) {
     file.write(reinterpret_cast<const char*>(&id), what.width);
   }
   file.close();
-  if (!file) refuse_file(path, "cannot be written");
+  std::error_code failed;
+  if (file) std::filesystem::rename(making, path, failed);
+  if (!file || failed) {
+    std::filesystem::remove(making, failed);
+    refuse_file(path, "cannot be written");
+  }
   double entropy = 0;
   for (const int64_t n : seen) {
     const double p = static_cast<double>(n) / static_cast<double>(what.tokens);

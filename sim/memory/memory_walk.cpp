@@ -76,9 +76,9 @@ void Walk::read_units() {
     node_[i].unit = it->second;
     node_[i].remakes = work_.recompute.drops_output(work_.layers[i]) || gates(i);
   }
-  std::vector<bool> learns(units_.size());
-  for (const Node& n : node_) learns[n.unit] = learns[n.unit] || n.trained;
-  for (Node& n : node_) n.again = work_.recompute.blocks && n.unit != 0 && learns[n.unit];
+  for (const LayerRange& block : blocks_again(work_.recompute, *work_.graph, {0, count})) {
+    for (uint32_t i = block.first; i < block.end(); ++i) node_[i].again = true;
+  }
 }
 
 /// The input as the layer computes with it: itself, or a copy in another format under autocast.

@@ -88,7 +88,8 @@ TEST(TokenFiles, SayWhereTheyAreWrong) {
   EXPECT_THAT(refusal("tokens:" + path + ",skip=20"), HasSubstr("wrong.bin: 0 tokens"));
   EXPECT_THAT(refusal("tokens:" + path + ",type=int8"), HasSubstr("Valid: uint16, uint32"));
   EXPECT_THAT(refusal("tokens:" + path + ",typ=uint16"), HasSubstr("type"));
-  EXPECT_THAT(refusal("tokens:type=uint16"), HasSubstr("names no file"));
+  for (const char* none : {"tokens:type=uint16", "tokens:", "tokens:,"})
+    EXPECT_THAT(refusal(none), HasSubstr("names no file"));
   EXPECT_THAT(refusal("/no/such.bin"), HasSubstr("/no/such.bin: No such file"));
   EXPECT_THAT(refusal("tokens:/no/such_*.bin"), HasSubstr("no file has such a name"));
   const std::string empty = (std::filesystem::path(testing::TempDir()) / "nothing").string();

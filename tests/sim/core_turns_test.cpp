@@ -103,7 +103,7 @@ TEST(CoreTurns, ShapeStaleness) {
   EXPECT_LT(above(even, 7), 0.01);
   EXPECT_GT(above(shared, 7), 0.15);
   EXPECT_LT(above(shared, 7), 0.25);
-  EXPECT_LT(above(equal, 7), 0.05);
+  EXPECT_LT(above(equal, 7), 0.02);
 }
 
 }  // namespace

@@ -45,10 +45,13 @@ __host__ __device__ inline void store(float* p, float v) { *p = v; }
 /// Elements that one thread moves at once: 16 bytes.
 template <typename T>
 constexpr int kWide = 16 / static_cast<int>(sizeof(T));
-template <typename T>
-struct alignas(16) Pack {
-  T v[kWide<T>];
+/// Elements that lie side by side, read and written at once.
+template <typename T, int W>
+struct alignas(sizeof(T) * W) Neighbours {
+  T v[W];
 };
+template <typename T>
+using Pack = Neighbours<T, kWide<T>>;
 
 /// An operand as it lies in memory.
 template <typename T>
@@ -152,11 +155,6 @@ inline unsigned row_threads(int64_t elements) {
   return threads;
 }
 
-/// W elements that lie side by side, read and written at once.
-template <typename T, int W>
-struct alignas(sizeof(T) * W) Neighbours {
-  T v[W];
-};
 template <int W, typename T>
 __device__ void load_neighbours(const T* p, float (&out)[W]) {
   const Neighbours<T, W> in = *reinterpret_cast<const Neighbours<T, W>*>(p);

@@ -10,21 +10,17 @@ namespace tandem::exec::cuda {
 namespace {
 
 /// Four elements a thread, as 16 bytes of floats and 8 of halves; `Wide`: both lie at multiples of these.
-template <typename T>
-struct alignas(8) HalfPack {
-  T v[4];
-};
 template <bool Wide, typename T>
 __global__ void narrow_kernel(int64_t n, T* to, const float* from, const State* scaled) {
   const float factor = scaled == nullptr ? 1 : scaled->loss_scale;
   const int64_t i = global_index() * (Wide ? 4 : 1);
   if constexpr (Wide) {
     if (i + 4 <= n) {
-      const Pack<float> in = *reinterpret_cast<const Pack<float>*>(from + i);
-      HalfPack<T> out;
+      float v[4];
+      load_neighbours(from + i, v);
 #pragma unroll
-      for (int k = 0; k < 4; ++k) store(&out.v[k], factor * in.v[k]);
-      *reinterpret_cast<HalfPack<T>*>(to + i) = out;
+      for (int k = 0; k < 4; ++k) v[k] *= factor;
+      store_neighbours(to + i, v);
       return;
     }
   }
@@ -36,11 +32,11 @@ __global__ void upcast_kernel(int64_t n, float* to, const T* from, const State* 
   const int64_t i = global_index() * (Wide ? 4 : 1);
   if constexpr (Wide) {
     if (i + 4 <= n) {
-      const HalfPack<T> in = *reinterpret_cast<const HalfPack<T>*>(from + i);
-      Pack<float> out;
+      float v[4];
+      load_neighbours(from + i, v);
 #pragma unroll
-      for (int k = 0; k < 4; ++k) out.v[k] = factor * load(&in.v[k]);
-      *reinterpret_cast<Pack<float>*>(to + i) = out;
+      for (int k = 0; k < 4; ++k) v[k] *= factor;
+      store_neighbours(to + i, v);
       return;
     }
   }
@@ -49,7 +45,7 @@ __global__ void upcast_kernel(int64_t n, float* to, const T* from, const State* 
 
 template <typename T>
 bool wide_pair(const void* floats, const void* halves) {
-  return wide_aligned(floats) && reinterpret_cast<uintptr_t>(halves) % sizeof(HalfPack<T>) == 0;
+  return wide_aligned(floats) && reinterpret_cast<uintptr_t>(halves) % sizeof(Neighbours<T, 4>) == 0;
 }
 template <typename T>
 void narrow_to(T* to, const float* from, int64_t n, const State* scaled, Stream stream) {
