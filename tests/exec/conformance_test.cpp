@@ -24,8 +24,8 @@ struct Target {
 
 /// TF32 and FP16 keep 11 significant bits of the inputs of products, BF16 keeps 8 of all activations: errors
 /// up to 2^-11 or 2^-8 of each, some of which cancels in sums. Such rounding takes single elements over a
-/// kink (of relu, of a maximum) and changes their gradient whole: at 2 bytes tensors are judged by the norm
-/// of the difference.
+/// kink (of relu, of a maximum) and changes their gradient whole: such tensors are judged by the norm of the
+/// difference.
 std::vector<Target> targets() {
 #ifdef TANDEM_TEST_EMULATED
   return {{&emulated_backend(), Precision::fp32, 2e-5},
@@ -34,7 +34,7 @@ std::vector<Target> targets() {
 #else
   const Backend& cuda = backends_registry().at("cuda");
   return {{&cuda, Precision::fp32, 5e-5},
-          {&cuda, Precision::tf32, 5e-3},
+          {&cuda, Precision::tf32, 1e-2, true},
           {&cuda, Precision::fp16, 1e-2, true},
           {&cuda, Precision::bf16, 4e-2, true}};
 #endif

@@ -174,16 +174,15 @@ Prepared convolve(const Call& call, const Asked& a, const Plan& plan, bool half_
           a.scratch()};
 }
 
-/// On inputs of 2 bytes, where cuDNN has it: into what the output is stored in; if it has none for fp32, into
-/// the inputs' format, as PyTorch's gradients of weights.
+/// On inputs of 2 bytes, where cuDNN has it. Gradients of weights are made in 2 bytes, as PyTorch's are, and
+/// upcast: what cuDNN 9 has for results of 4 bytes uses no tensor cores.
 std::optional<Prepared> half_conv(const Call& call, Libraries& libraries, std::string& why) {
   const Precision precision = libraries.precision;
   const cudnnDataType_t in = precision == Precision::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
   Asked a(call);
-  std::optional<Plan> plan =
-      plan_for(a.call, a.shape, {in, call.half(0) ? in : CUDNN_DATA_FLOAT}, libraries, why);
-  a.narrows = !plan && !call.half(0);
-  if (a.narrows) plan = plan_for(a.call, a.shape, {in, in}, libraries, why);
+  std::optional<Plan> plan = plan_for(a.call, a.shape, {in, in}, libraries, why);
+  a.narrows = plan && !call.half(0);
+  if (!plan && !call.half(0)) plan = plan_for(a.call, a.shape, {in, CUDNN_DATA_FLOAT}, libraries, why);
   if (!plan) return std::nullopt;
   note_plan(libraries, call, plan, "");
   return multiply_half(call, precision,
