@@ -139,6 +139,17 @@ TEST(EmulatedHalf, NarrowsAndWidens) {
   }
 }
 
+TEST(EmulatedHalf, CopiesRowsIntoWiderOnes) {
+  constexpr int64_t rows = 3, columns = 2100, wide = 2104;
+  std::vector<uint16_t> from(rows * columns), to(rows * wide, 9), back(rows * columns);
+  std::iota(from.begin(), from.end(), uint16_t{1});
+  exec::cuda::copy_rows(to.data(), wide, from.data(), columns, rows, columns, 2, nullptr);
+  exec::cuda::copy_rows(back.data(), columns, to.data(), wide, rows, columns, 2, nullptr);
+  EXPECT_EQ(back, from);
+  EXPECT_EQ(to[columns], 9);
+  EXPECT_EQ(to[wide], from[columns]);
+}
+
 TEST(EmulatedHalf, RoundsInputsAndNothingElse) {
   expect_rounded_inputs_only(Precision::bf16, 1, 3);
   expect_rounded_inputs_only(Precision::fp16, 1, 3);

@@ -35,7 +35,7 @@ __global__ void rescale_kernel(Scale* scales, float* backs, float largest_a, flo
   float most = 0;
   for (int i = 0; i < kHistory; ++i) most = fmaxf(most, from_bits(s.peaks[i]));
   s.scale = scale_for(most, threadIdx.x == 0 ? largest_a : largest_b);
-  backs[threadIdx.x] = 1 / s.scale;
+  backs[threadIdx.x * kBacksApart] = 1 / s.scale;
   s.next = (s.next + 1) % kHistory;
   s.peaks[s.next] = 0;
 }
@@ -93,7 +93,7 @@ __global__ void product_kernel(int64_t m, int64_t n, int64_t k, bool adds, Y* c,
   if (i >= m * n) return;
   float sum = 0;
   for (int64_t t = 0; t < k; ++t) sum += load(a + i / n * k + t) * load(b + i % n * k + t);
-  sum *= backs[0] * backs[1];
+  sum *= backs[0] * backs[kBacksApart];
   if (adds) sum += load(c + i);
   if (bias != nullptr) sum += load(bias + i % n);
   store(c + i, sum);
@@ -132,7 +132,7 @@ Prepared multiply_fp8(const Call& call, const PrepareFp8& prepare) {
   const bool bias = call.operands.size() > 3;
   const auto floats = [](int64_t bytes) { return (bytes + 255) / 256 * 64; };
   const int64_t at_b = floats(m * k), at_bias = at_b + floats(n * k), at_backs = at_bias + floats(2 * n),
-                rest = at_backs + 64;
+                rest = at_backs + 2 * kBacksApart;
   const Quantise to_a = quantise_of(is_gradient(call, 1), call.half(1)),
                  to_b = quantise_of(is_gradient(call, 2), call.half(2));
   const float most_a = largest(is_gradient(call, 1)), most_b = largest(is_gradient(call, 2));

@@ -11,10 +11,13 @@ namespace tandem::exec::cuda {
 /// at least is stored in 2 bytes: what is not activations, as in recurrent steps, keeps its precision.
 bool multiplies_fp8(const Call& call);
 
+/// Floats from one factor to the next: cuBLASLt 13 refuses one that is at no multiple of 16 bytes.
+constexpr int64_t kBacksApart = 64;
+
 /// Prepares a gemm whose operands are {output, a, b, bias or null, backs}: a [m, k] and b [n, k] are packed
 /// rows of fp8, in e5m2 where Call::gradients has the operand, else e4m3; the result is the sum of products
-/// times backs[0] times backs[1] (device memory). The output is of bf16 when call.half(0), else float; the
-/// bias is of bf16, which is all that cuBLASLt takes beside inputs of fp8.
+/// times backs[0] times backs[kBacksApart] (device memory). The output is of bf16 when call.half(0), else
+/// float; the bias is of bf16, which is all that cuBLASLt takes beside inputs of fp8.
 using PrepareFp8 = std::function<Prepared(const Call& call)>;
 
 /// The gemm with inputs in fp8 (Micikevicius et al. 2022, "FP8 formats for deep learning": e4m3 for

@@ -64,6 +64,25 @@ void upcast_from(float* to, const T* from, int64_t n, const State* scaled, Strea
     launch(upcast_kernel<false, T>, blocks_for(n), kThreads, stream, n, to, from, scaled);
 }
 
+/// One row a block of y, in parts of kTaken elements a thread.
+constexpr int kTaken = 8;
+template <typename T>
+__global__ void copy_rows_kernel(int64_t columns, T* to, int64_t to_stride, const T* from,
+                                 int64_t from_stride) {
+  T* const target = to + blockIdx.x * to_stride;
+  const T* const source = from + blockIdx.x * from_stride;
+  const int64_t begin = static_cast<int64_t>(blockIdx.y) * kThreads * kTaken + threadIdx.x;
+  T v[kTaken];
+#pragma unroll
+  for (int k = 0; k < kTaken; ++k) {
+    if (begin + k * kThreads < columns) v[k] = source[begin + k * kThreads];
+  }
+#pragma unroll
+  for (int k = 0; k < kTaken; ++k) {
+    if (begin + k * kThreads < columns) target[begin + k * kThreads] = v[k];
+  }
+}
+
 /// Elements of the call's inputs and of its bias.
 struct Sizes {
   int64_t a, b, channels;
@@ -110,6 +129,17 @@ Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prep
             made.run({operands, l.state, l.scratch + rest, l.stream});
           },
           rest + made.scratch};
+}
+
+void copy_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t rows,
+               int64_t columns, std::size_t bytes, Stream stream) {
+  const dim3 grid(static_cast<unsigned>(rows), blocks_for(columns, int64_t{kThreads} * kTaken));
+  if (bytes == 2)
+    launch(copy_rows_kernel<uint16_t>, grid, kThreads, stream, columns, static_cast<uint16_t*>(to), to_stride,
+           static_cast<const uint16_t*>(from), from_stride);
+  else
+    launch(copy_rows_kernel<uint32_t>, grid, kThreads, stream, columns, static_cast<uint32_t*>(to), to_stride,
+           static_cast<const uint32_t*>(from), from_stride);
 }
 
 void upcast(float* to, const void* from, Precision half, int64_t elements, Stream stream,
