@@ -158,7 +158,7 @@ def make(model, batch):
     if model == "gpt2":
         return Gpt(), torch.randint(50257, (batch, 1024)), torch.randint(50257, (batch, 1024))
     import torchvision
-    module = getattr(torchvision.models, model)()
+    module = getattr(torchvision.models, model.replace("-", "_"))()
     return module, torch.randn(batch, 3, 224, 224).to(memory_format=torch.channels_last), torch.randint(1000, (batch,))
 
 
