@@ -117,6 +117,12 @@ double KernelNeighbours::seconds(const Kernel& k, Bytes step, double* distance,
   return curves_[group(k)].seconds(k) * std::exp(sum / (weights + kCurve)) * real(k.repeat);
 }
 
+void note_far(const Kernel& k, std::vector<std::string>& notes) {
+  std::string note = fmt::format("{} {} kernels unlike any measured: priced by the fitted curve",
+                                 name(k.kind), name(k.pass));
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
+}
+
 std::shared_ptr<const MachineProfile> MachineProfile::find(const std::string& name, Precision precision) {
   if (name == "stock") return nullptr;
   static std::mutex mutex;

@@ -86,6 +86,9 @@ class KernelNeighbours {
   std::vector<double> residuals_;                  ///< [sample]: log(measured / curve)
 };
 
+/// Adds that the kernel was unlike any measured, once a kind and pass.
+void note_far(const Kernel& kernel, std::vector<std::string>& notes);
+
 class MachineProfile {
  public:
   /// Null when the profile is none of a machine (a name in calibration/profiles, or a file of another

@@ -10,6 +10,7 @@
 #include "models/optimizer.h"
 #include "schemes/lane_order.h"
 #include "sim/cost/machine_collective.h"
+#include "sim/cost/stock_costs.h"
 
 namespace tandem::sim {
 
@@ -18,13 +19,7 @@ namespace {
 class MachineCosts : public Costs {
  public:
   MachineCosts(const CostInput& in, std::shared_ptr<const MachineProfile> machine)
-      : Costs(in), machine_(std::move(machine)) {
-    program().roles[0].ops.each_distinct([&](const Op& op, int64_t runs) {
-      if (!launched(op)) return;
-      const int64_t times = runs * std::max(1, program().micro_batches / op.every);  // in a step
-      for (const Kernel& k : program().tasks[op.what].kernels)
-        step_ += (k.read + k.written) * (k.repeat * times);
-    });
+      : Costs(in), machine_(std::move(machine)), step_(moved_in_step(program())) {
     share_cores();
     check_comm_cores();
   }
@@ -34,7 +29,7 @@ class MachineCosts : public Costs {
     for (const Kernel& k : task.kernels) {
       const KernelTime time = kernel_time(k);
       seconds += time.seconds;
-      if (time.distance >= KernelNeighbours::kFar) note_far(k);
+      if (time.distance >= KernelNeighbours::kFar) note_far(k, extrapolates_);
     }
     return Time::from_seconds(seconds * crowded_);
   }
@@ -218,13 +213,6 @@ class MachineCosts : public Costs {
     return {seconds * compute_scale(), std::min(distance, KernelNeighbours::kFar)};
   }
 
-  void note_far(const Kernel& k) {
-    std::string note = fmt::format("{} {} kernels unlike any measured: priced by the fitted curve",
-                                   name(k.kind), name(k.pass));
-    if (std::find(extrapolates_.begin(), extrapolates_.end(), note) == extrapolates_.end())
-      extrapolates_.push_back(std::move(note));
-  }
-
   /// The machine may emulate several nodes itself.
   Transfer as_measured(const Op& op, std::span<const VertexId> at) {
     std::vector<int64_t> nodes;
@@ -286,10 +274,10 @@ class MachineCosts : public Costs {
   }
 
   std::shared_ptr<const MachineProfile> machine_;
+  Bytes step_;  ///< moved_in_step()
   /// As the executor runs a worker then (exec/run/lanes.cpp).
   bool one_thread_ = one_after_another(program(), program().roles[0]) && program().comm_cores == 0 &&
                      overheads().cycle.ps == 0;
-  Bytes step_;          ///< what a worker's kernels move in one
   double crowded_ = 1;  ///< how many times as long work takes where input has not a core of its own
   Transfer message_;
   std::vector<std::string> extrapolates_;

@@ -8,9 +8,12 @@
 namespace tandem::sim {
 
 std::shared_ptr<Costs> make_costs(const CostInput& input) {
-  if (auto machine = MachineProfile::find(input.profile, input.job.precision))
-    return machine_costs(input, std::move(machine));
-  return stock_costs(input);
+  auto machine = MachineProfile::find(input.profile, input.job.precision);
+  if (!machine) return stock_costs(input);
+  // A system of GPUs is another machine than the one that was measured, with links of its own.
+  const bool gpus = input.system->device(input.system->accelerator(0)).kind == Device::Kind::gpu;
+  return machine->apart() && gpus ? stock_costs(input, std::move(machine))
+                                  : machine_costs(input, std::move(machine));
 }
 
 }  // namespace tandem::sim

@@ -46,8 +46,11 @@ Device without_comm_cores(Device device, int32_t cores) {
 
 class StockCosts : public Costs {
  public:
-  explicit StockCosts(const CostInput& in)
-      : Costs(in), recipe_(with_updates_of(in.job.scheme->recipe, *in.job.optimizer)) {}
+  StockCosts(const CostInput& in, std::shared_ptr<const MachineProfile> measured)
+      : Costs(in),
+        recipe_(with_updates_of(in.job.scheme->recipe, *in.job.optimizer)),
+        measured_(std::move(measured)),
+        step_(measured_ ? moved_in_step(program()) : Bytes{}) {}
 
   Time task(const Task& task, VertexId at, Site site) override {
     return Time::from_seconds(task_seconds(task, at, site == Site::accelerators));
@@ -106,7 +109,8 @@ class StockCosts : public Costs {
     double alone = 0, kernels = 0, collectives = 0;
     for (const Kernel& k : task.kernels) {
       KernelCost::Needs needs;
-      const double kernel = cost.seconds(k, &needs);
+      double kernel = cost.seconds(k, &needs);
+      if (measured(at)) kernel = kernel_seconds(k, at);
       const Beside both = sim::beside(share, needs.product, needs.memory);
       alone += kernel;
       kernels += kernel * both.kernel;
@@ -139,9 +143,13 @@ class StockCosts : public Costs {
   }
 
   KernelTime kernel(const Kernel& kernel, VertexId at) override {
-    return {kernel_cost(at).seconds(kernel) * compute_scale(), 0};
+    double distance = 0;
+    const double seconds = kernel_seconds(kernel, at, &distance);
+    return {seconds * compute_scale(), std::min(distance, KernelNeighbours::kFar)};
   }
-  CostError error(VertexId at, double) override { return {kernel_cost(at).relative_error(), {}}; }
+  CostError error(VertexId at, double distance) override {
+    return {measured(at) ? measured_->error(distance) : kernel_cost(at).relative_error(), {}};
+  }
   std::optional<Disturbance> disturbance(double) const override { return {}; }
   std::vector<std::string> extrapolates() const override { return extrapolates_; }
 
@@ -165,17 +173,33 @@ class StockCosts : public Costs {
 
   /// Hosts issue what GPUs compute. CPUs issue to themselves, TPUs run whole graphs.
   bool host_issues(VertexId at, Site site) const override {
-    return site == Site::accelerators && input().system->device(at).kind == Device::Kind::gpu;
+    return !measured_ && site == Site::accelerators && input().system->device(at).kind == Device::Kind::gpu;
   }
 
  private:
+  /// Servers on hosts are described all the same.
+  bool measured(VertexId at) const {
+    return measured_ && input().system->device(at).kind == Device::Kind::gpu;
+  }
+  double kernel_seconds(const Kernel& kernel, VertexId at, double* distance = nullptr) {
+    if (!measured(at)) return kernel_cost(at).seconds(kernel);
+    double far = 0;
+    const double seconds = measured_->seconds(kernel, 1, step_, &far);
+    if (far >= KernelNeighbours::kFar) note_far(kernel, extrapolates_);
+    if (distance != nullptr) *distance = far;
+    return seconds;
+  }
+
   const KernelCost& kernel_cost(VertexId v) {
     const CostInput& in = input();
     const int32_t model = in.system->info(v).device;
     auto found = kernels_.find(model);
     if (found == kernels_.end()) {
       const Device device = without_comm_cores(in.system->device(v), program().comm_cores);
-      found = kernels_.emplace(model, KernelCost(device, in.job.precision, in.profile, recipe_)).first;
+      found =
+          kernels_
+              .emplace(model, KernelCost(device, in.job.precision, measured_ ? "stock" : in.profile, recipe_))
+              .first;
       const auto& notes = found->second.extrapolates();
       extrapolates_.insert(extrapolates_.end(), notes.begin(), notes.end());
     }
@@ -189,14 +213,13 @@ class StockCosts : public Costs {
       return o.replicate.seconds() * static_cast<double>(in.job.graph->layers().size()) * devices() /
              in.speeds.launch;
     }
-    const KernelCost& cost = kernel_cost(v);
-    double seconds = 0;
+    double seconds = measured(v) ? measured_->op_overhead() / in.speeds.launch : 0;
     const double stall = in.job.precision == Precision::fp16 ? 1 + o.norm_stall * std::log2(devices()) : 1;
     for (const Kernel& k : task.kernels) {
-      seconds += cost.seconds(k) * (worker && k.kind == KernelKind::norm ? stall : 1);
+      seconds += kernel_seconds(k, v) * (worker && k.kind == KernelKind::norm ? stall : 1);
     }
     if (!worker) return seconds / in.speeds.server;
-    if (issued_late(task) && in.system->device(v).kind == Device::Kind::gpu)
+    if (issued_late(task) && host_issues(v, Site::accelerators))
       seconds = std::max(seconds, issue_seconds(task, v) / in.compute_scale);
     return seconds * compute_scale() * (devices() > 1 ? 1 + o.compute_slowdown : 1);
   }
@@ -295,6 +318,8 @@ class StockCosts : public Costs {
   }
 
   Recipe recipe_;
+  std::shared_ptr<const MachineProfile> measured_;  ///< null: kernels are described
+  Bytes step_;                                      ///< moved_in_step()
   Transfer free_ = nothing();
   std::map<int32_t, KernelCost> kernels_;  ///< by device model
   std::vector<std::string> extrapolates_;
@@ -303,6 +328,18 @@ class StockCosts : public Costs {
 
 }  // namespace
 
-std::shared_ptr<Costs> stock_costs(const CostInput& input) { return std::make_shared<StockCosts>(input); }
+std::shared_ptr<Costs> stock_costs(const CostInput& input, std::shared_ptr<const MachineProfile> measured) {
+  return std::make_shared<StockCosts>(input, std::move(measured));
+}
+
+Bytes moved_in_step(const Program& program) {
+  Bytes out;
+  program.roles[0].ops.each_distinct([&](const Op& op, int64_t runs) {
+    if (!launched(op)) return;
+    const int64_t times = runs * std::max(1, program.micro_batches / op.every);
+    for (const Kernel& k : program.tasks[op.what].kernels) out += (k.read + k.written) * (k.repeat * times);
+  });
+  return out;
+}
 
 }  // namespace tandem::sim

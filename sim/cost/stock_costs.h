@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Costs by descriptions: kernels by KernelCost, links by LinkCost, the host by the scheme's recipe, the
-// framework by its preset's Overheads.
+// framework by its preset's Overheads. Kernels may have been measured instead.
 #include <memory>
 
 #include "sim/cost/costs.h"
+#include "sim/cost/machine.h"
 
 namespace tandem::sim {
 
 /// `input.profile`: one of kernel costs. Throws InputError where it cannot be read.
-std::shared_ptr<Costs> stock_costs(const CostInput& input);
+/// `measured`: of a GPU such as the system has, in place of that profile. What its kernels took holds what
+/// issuing them took, so that hosts take no time, and each device has a GPU of its own.
+std::shared_ptr<Costs> stock_costs(const CostInput& input,
+                                   std::shared_ptr<const MachineProfile> measured = nullptr);
+
+/// What the kernels of a worker move in one step.
+Bytes moved_in_step(const Program& program);
 
 }  // namespace tandem::sim

@@ -82,6 +82,22 @@ TEST(MachinePredictions, PricesTheWayToAStoreInHostMemory) {
     EXPECT_GT(step(2, way, true), there) << name(way);
 }
 
+/// What was measured of one GPU says what many such take: kernels as measured, on a GPU each, and between
+/// them the system's links instead of the measured machine's memory.
+TEST(MachinePredictions, MeasuredKernelsOnADescribedSystem) {
+  const std::string profile = profile_of(made_apart(false), "one_gpu");
+  const auto told = [&](const char* system, int64_t devices) {
+    return predict({"mlp:hidden=320,layers=2", "allreduce", devices}, profile, Precision::fp32, system);
+  };
+  const Report here = told("local", 1), one = told("hgx-h200", 1), eight = told("hgx-h200", 8),
+               slow = told("v100-mesh-1ib", 8);
+  EXPECT_EQ(one.iteration_median, here.iteration_median);
+  EXPECT_GT(eight.iteration_median, one.iteration_median);
+  EXPECT_LT(eight.iteration_median, slow.iteration_median);
+  EXPECT_GT(told("local", 8).iteration_median, 3 * eight.iteration_median)
+      << "there eight share what was measured";
+}
+
 /// One worker's ops run one after another: each its kernels and an overhead.
 TEST(MachinePredictions, AStepOfOneIsTheSumOfItsParts) {
   const Graph graph = Graph::load("mlp:hidden=320,layers=2");

@@ -87,10 +87,11 @@ struct Case {
   std::optional<Disturbance> disturbance = Disturbance{};  ///< none: as the profile has it
 };
 
-inline Report predict(const Case& c, const std::string& profile, Precision precision = Precision::fp32) {
+inline Report predict(const Case& c, const std::string& profile, Precision precision = Precision::fp32,
+                      const char* machine = "local") {
   const Graph graph = Graph::load(c.model);
   const System system = c.rate_limit == nullptr
-                            ? System::load("local")
+                            ? System::load(machine)
                             : System::load("local-nodes", {{"network.bandwidth", c.rate_limit}});
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
   Prediction p;
