@@ -15,12 +15,12 @@ struct Divisor {
   explicit Divisor(I d) : by(d) {}
   __device__ I quotient(I n) const { return n / by; }
 };
-/// Below 2^31 by a product (Granlund and Montgomery 1994, theorem 4.2), a fifth of a division's instructions.
+/// Below 2^31 by a product, in a fifth of a division's instructions.
 template <>
 struct Divisor<int32_t> {
   int32_t by;
   int shift = 31;
-  uint32_t factor;  ///< 2^shift / by, rounded up: its excess, below by / 2^31, takes no quotient to the next
+  uint32_t factor;  ///< 2^shift / by, rounded up: adds less than n / 2^shift <= 1 / by to a quotient
   explicit Divisor(int32_t d) : by(d) {
     while ((uint64_t{1} << (shift - 31)) < static_cast<uint64_t>(d)) ++shift;
     factor = static_cast<uint32_t>(((uint64_t{1} << shift) - 1) / static_cast<uint64_t>(d) + 1);
@@ -59,6 +59,7 @@ struct Pool : PoolShape<Count> {
         outs(out),
         strides({std::max<I>(1, stride[0]), std::max<I>(1, stride[1]), std::max<I>(1, stride[2])}) {}
 
+  __device__ bool innermost() const { return W > 1 || last; }
   struct Place {
     I image, channel, at[3];
   };
@@ -70,16 +71,16 @@ struct Pool : PoolShape<Count> {
       return rest;
     };
     Place p;
-    if (last) p.channel = split(packs) * W;
+    if (innermost()) p.channel = split(packs) * W;
     for (int d = 2; d >= 0; --d) p.at[d] = split(space.d[d]);
-    if (!last) p.channel = split(packs);
+    if (!innermost()) p.channel = split(packs);
     p.image = i;
     return p;
   }
   __device__ I element(const Place& p, I position, const Space& space) const {
     const I positions = space[0] * space[1] * space[2];
-    return last ? (p.image * positions + position) * channels + p.channel
-                : (p.image * channels + p.channel) * positions + position;
+    return innermost() ? (p.image * positions + position) * channels + p.channel
+                       : (p.image * channels + p.channel) * positions + position;
   }
 
   /// Windows that cover input i along dimension d: outputs [begin, end).
@@ -94,6 +95,10 @@ struct Pool : PoolShape<Count> {
       e = strides.d[d].quotient(i + pad[d]) + 1;
     }
     return {b, e < out[d] ? e : out[d], 0};
+  }
+  /// Of windows side by side: the inputs from that of output o up to the next one's, or to the end.
+  __device__ Range tile(int d, I o) const {
+    return {o * stride[d], o + 1 < out[d] ? (o + 1) * stride[d] : in[d], 0};
   }
   __device__ float share(const Range& z, const Range& y, const Range& x, float scale) const {
     return scale / static_cast<float>(PoolShape<I>::divisor(z, y, x));
@@ -173,6 +178,28 @@ __global__ void max_pool_backward_kernel(P p, I count, T* dx, const T* dy, const
         }
       });
   store_neighbours(dx + i * W, sum);
+}
+
+/// Where windows lie side by side: one thread a window, which writes all inputs up to the next one.
+template <typename P, typename T, typename I = typename P::I, int W = P::W>
+__global__ void max_pool_spread_kernel(P p, I count, T* dx, const T* dy, const int32_t* where) {
+  const int64_t index = global_index();
+  if (index >= count) return;
+  const I i = static_cast<I>(index);
+  const auto from = p.place(i, p.outs);
+  const auto best = *reinterpret_cast<const Places<W>*>(where + i * W);
+  const auto gradient = *reinterpret_cast<const Neighbours<T, W>*>(dy + i * W);
+  const auto z = p.tile(0, from.at[0]), y = p.tile(1, from.at[1]), x = p.tile(2, from.at[2]);
+  for (I a = z.begin; a < z.end; ++a)
+    for (I b = y.begin; b < y.end; ++b)
+      for (I c = x.begin; c < x.end; ++c) {
+        const I position = (a * p.in[1] + b) * p.in[2] + c;
+        Neighbours<T, W> out;
+#pragma unroll
+        for (int k = 0; k < W; ++k)
+          out.v[k] = best.v[k] == static_cast<int32_t>(position) ? gradient.v[k] : T{};
+        *reinterpret_cast<Neighbours<T, W>*>(dx + p.element(from, position, p.in)) = out;
+      }
 }
 
 template <typename P, typename T, typename I = typename P::I, int W = P::W>
@@ -284,15 +311,26 @@ Prepared max_pool(const Call& c) {
   }};
 }
 
+/// Windows lie side by side, few enough inputs to each that a thread may write them all.
+template <typename I>
+bool side_by_side(const PoolShape<I>& p) {
+  bool out = p.positions(p.kernel) <= 16;
+  for (int d = 0; d < 3; ++d) out = out && p.pad[d] == 0 && p.stride[d] > 0 && p.kernel[d] == p.stride[d];
+  return out;
+}
+
 template <typename T, typename I>
 Prepared max_pool_backward(const Call& c) {
   const Pools<T, I> pools(c);
+  const bool spreads = side_by_side(pools.shape);
   return {[=](const Launch& l) {
     T *dx = operand<T>(l, 0), *dy = operand<T>(l, 1);
     auto* where = operand<int32_t>(l, 2);
-    pools.run(pools.shape.in, pools.wide_at(dx, dy, where), [&](const auto& p, int64_t n) {
-      launch(max_pool_backward_kernel<std::decay_t<decltype(p)>, T>, blocks_for(n), kThreads, l.stream, p, n,
-             dx, dy, where);
+    const auto& threads = spreads ? pools.shape.out : pools.shape.in;
+    pools.run(threads, pools.wide_at(dx, dy, where), [&](const auto& p, int64_t n) {
+      using P = std::decay_t<decltype(p)>;
+      launch(spreads ? max_pool_spread_kernel<P, T> : max_pool_backward_kernel<P, T>, blocks_for(n), kThreads,
+             l.stream, p, n, dx, dy, where);
     });
   }};
 }
