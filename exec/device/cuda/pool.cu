@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling: one thread an output element, or an input element on the way back, which asks the windows that
-// cover it. Where channels lie innermost a thread takes 16 bytes of them, for which it counts once.
+// cover it; a window where they lie side by side. Where channels lie innermost a thread takes 16 bytes of
+// them, for which it counts once.
+#include <type_traits>
+
 #include "exec/device/cuda/storage.h"
 #include "exec/lower/call_shapes.h"
 
@@ -273,6 +276,19 @@ __global__ void mean_kernel(int64_t channels, int64_t positions, float share, T*
   store_neighbours(y + image * channels + c, total);
 }
 
+/// Back from that.
+template <typename P, typename T, typename I = typename P::I, int W = P::W>
+__global__ void mean_backward_kernel(P p, I count, float share, T* dx, const T* dy) {
+  const int64_t index = global_index();
+  if (index >= count) return;
+  const I i = static_cast<I>(index);
+  const auto at = p.place(i, p.ins);
+  float v[W];
+  load_neighbours(dy + p.element(at, 0, p.out), v);
+  for (float& each : v) each *= share;
+  store_neighbours(dx + i * W, v);
+}
+
 /// The geometry of a call for threads that take one channel, and for those that take 16 bytes of them.
 template <typename T, typename I>
 struct Pools {
@@ -311,10 +327,11 @@ Prepared max_pool(const Call& c) {
   }};
 }
 
-/// Windows lie side by side, few enough inputs to each that a thread may write them all.
+/// Windows lie side by side, few enough inputs to each that a thread may write them all. With positions
+/// innermost its neighbours' writes would not lie together.
 template <typename I>
 bool side_by_side(const PoolShape<I>& p) {
-  bool out = p.positions(p.kernel) <= 16;
+  bool out = p.last && p.positions(p.kernel) <= 16;
   for (int d = 0; d < 3; ++d) out = out && p.pad[d] == 0 && p.stride[d] > 0 && p.kernel[d] == p.stride[d];
   return out;
 }
@@ -379,12 +396,14 @@ Prepared avg_pool(const Call& c) {
 template <typename T, typename I>
 Prepared avg_pool_backward(const Call& c) {
   const Pools<T, I> pools(c);
-  const float scale = scale_of(c);
+  const bool one_window = whole(pools.shape);
+  const float scale = scale_of(c), share = scale / static_cast<float>(pools.shape.positions(pools.shape.in));
   return {[=](const Launch& l) {
     T *dx = operand<T>(l, 0), *dy = operand<T>(l, 1);
     pools.run(pools.shape.in, pools.wide_at(dx, dy), [&](const auto& p, int64_t n) {
-      launch(avg_pool_backward_kernel<std::decay_t<decltype(p)>, T>, blocks_for(n), kThreads, l.stream, p, n,
-             scale, dx, dy);
+      using P = std::decay_t<decltype(p)>;
+      launch(one_window ? mean_backward_kernel<P, T> : avg_pool_backward_kernel<P, T>, blocks_for(n),
+             kThreads, l.stream, p, n, one_window ? share : scale, dx, dy);
     });
   }};
 }
