@@ -164,6 +164,7 @@ TEST(ConformanceOfSizes, TilesAndTheirEdges) {
       {"attention", R"({"s": [6, 96]})",
        R"({"type":"linear","features":450,"name":"f"},{"type":"attention","heads":1,"causal":true})"},
       {"cross-entropy", R"({"s": [3, 64]})", R"({"type":"linear","features":1300},{"type":"cross-entropy"})"},
+      {"cross-entropy", R"({"s": [2, 16]})", R"({"type":"linear","features":9001},{"type":"cross-entropy"})"},
       {"batch-norm", R"({"image": [4, 19, 17]})",
        R"({"type":"conv","filters":36,"kernel":1},{"type":"batch-norm"},{"type":"relu"})"},
       {"layer-norm", R"({"s": [65, 40]})",
