@@ -35,17 +35,19 @@ enum class Function : uint8_t {
   conv_backward_data,     ///< {dx, dy, w}; shape as conv
   conv_backward_weights,  ///< {dw, x, dy}; shape as conv
   max_pool,  ///< {y, x, where}; shape as window in exec/lower/passes/pool.cpp; `where`: int32 of each maximum
-  max_pool_backward,       ///< {dx, dy, where}
-  avg_pool,                ///< {y, x}
-  avg_pool_backward,       ///< {dx, dy}
-  softmax,                 ///< {y, x}; shape {rows, classes}
-  softmax_backward,        ///< {dx, y, dy}
-  cross_entropy,           ///< {loss, logp, x, labels}; shape {rows, classes}; label < 0: row ignored
-  cross_entropy_backward,  ///< {dx, logp, labels}; scalars {weight}: dx = weight times the loss' gradient
+  max_pool_backward,  ///< {dx, dy, where}
+  avg_pool,           ///< {y, x}
+  avg_pool_backward,  ///< {dx, dy}
+  softmax,            ///< {y, x}; shape {rows, classes}
+  softmax_backward,   ///< {dx, y, dy}
+  cross_entropy,      ///< {loss, shifts, x, labels}; shape {rows, classes}; label < 0: row ignored; a row's
+                  ///< shift: maximum + log(sum of exp(x - maximum)), so that probabilities are exp(x - shift)
+  cross_entropy_backward,  ///< {dx, x, shifts, labels}; scalars {weight}: dx = weight times the loss'
+                           ///< gradient
   cross_entropy_part,      ///< {numbers, x, labels}; shape ClassesShape: of each row what the others need to
                            ///< know: maximum, sum of exp(x - maximum), the label's x or 0
-  cross_entropy_join,      ///< {loss, logp, x, numbers, labels}; shape ClassesShape; numbers of all parts
-  cross_entropy_part_backward,  ///< {dx, logp, labels}; shape ClassesShape
+  cross_entropy_join,      ///< {loss, shifts, numbers, labels}; shape ClassesShape; numbers of all parts
+  cross_entropy_part_backward,  ///< {dx, x, shifts, labels}; shape ClassesShape
   mse,                          ///< {loss, a, b}; shape {elements}
   mse_backward,                 ///< {da, a, b}; scalars {weight}: da = weight 2 (a - b) / elements
   unary,                        ///< {y, x}; shape {elements, Unary}; scalars {slope} or {low, high}

@@ -48,6 +48,8 @@ struct ClassesShape {
   int64_t classes;  ///< among the columns
   explicit ClassesShape(const Call& c)
       : rows(c.shape[0]), columns(c.shape[1]), part(c.shape[2]), parts(c.shape[3]), classes(c.shape[4]) {}
+  /// All classes as one part.
+  ClassesShape(int64_t r, int64_t n) : rows(r), columns(n), part(0), parts(1), classes(n) {}
   constexpr int64_t first() const { return part * columns; }
   constexpr bool holds(int64_t label) const { return label >= first() && label < first() + classes; }
   /// Of a row of a part, among those of all parts.

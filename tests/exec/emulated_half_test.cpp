@@ -249,6 +249,10 @@ TEST(EmulatedHalf, KernelsOnHalvesEqualThoseOnCopies) {
     }
     const Graph whole = Graph::load("gpt2:layers=1,hidden=16,heads=2,sequence=8,vocabulary=32");
     expect_as_on_copies(whole.slice({.context = 2}), "attention on half of a sequence", half, seen);
+    const LayerCase odd{"softmax", R"({"s": [1, 16]})",
+                        R"({"type":"linear","features":9001},{"type":"softmax"},{"type":"cross-entropy"})"};
+    expect_as_on_copies(graph_of(odd), "rows that begin anywhere", half, seen);
+    expect_as_on_copies(whole.slice({.ways = 2}), "a loss over half of the classes", half, seen);
     for (std::size_t f = 0; f < static_cast<std::size_t>(Function::end); ++f) {
       const auto function = static_cast<Function>(f);
       const bool inference = function == Function::batch_norm_inference;  // no pass of a training
@@ -321,14 +325,14 @@ TEST(EmulatedLossScale, MultipliesTheLossAlone) {
   Call c;
   c.function = Function::cross_entropy_backward;
   c.pass = Pass::backward_data;
-  c.operands = {0, 1, 2};
+  c.operands = {0, 1, 2, 3};
   c.shape = {1, 2};
   c.scalars = {1};
   for (const Precision p : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const Scaled s(p);
     float* dx = s.device->allocate(2);
-    const float* const probabilities = s.upload({std::log(0.25F), std::log(0.75F)});
-    s.device->launch(s.device->prepare(c), std::array{dx, const_cast<float*>(probabilities), s.upload({0})},
+    float* const logits = s.upload({std::log(0.5F), std::log(1.5F)});
+    s.device->launch(s.device->prepare(c), std::array{dx, logits, s.upload({std::log(2.0F)}), s.upload({0})},
                      s.state, Lane::compute);
     const float scale = p == Precision::fp16 ? 1024 : 1;
     const auto got = s.download(dx, 2);

@@ -51,15 +51,13 @@ Prepared cross_entropy(const Call& c, int) {
     const int32_t* label = integers(o[3]);
     double loss = 0;
     for (int64_t r = 0; r < rows; ++r) {
-      float* logp = o[1] + r * n;
       const float* x = o[2] + r * n;
       const float top = largest(x, n);
       float sum = 0;
 #pragma omp simd reduction(+ : sum)
       for (int64_t i = 0; i < n; ++i) sum += fast_exp(x[i] - top);
-      const float shift = top + std::log(sum);
-      for (int64_t i = 0; i < n; ++i) logp[i] = x[i] - shift;
-      if (label[r] >= 0) loss -= static_cast<double>(logp[label[r]]);
+      const float shift = o[1][r] = top + std::log(sum);
+      if (label[r] >= 0) loss -= static_cast<double>(x[label[r]] - shift);
     }
     o[0][0] = static_cast<float>(loss / static_cast<double>(rows));
   };
@@ -69,16 +67,17 @@ Prepared cross_entropy_backward(const Call& c, int) {
   const int64_t rows = c.shape[0], n = c.shape[1];
   const float scale = c.scalars.at(0) / static_cast<float>(rows);
   return [=](std::span<float* const> o, const IterationState&) {
-    const int32_t* label = integers(o[2]);
+    const int32_t* label = integers(o[3]);
     for (int64_t r = 0; r < rows; ++r) {
       float* dx = o[0] + r * n;
-      const float* logp = o[1] + r * n;
+      const float* x = o[1] + r * n;
+      const float shift = o[2][r];
       if (label[r] < 0) {
         std::fill_n(dx, n, 0.0F);
         continue;
       }
 #pragma omp simd
-      for (int64_t i = 0; i < n; ++i) dx[i] = scale * fast_exp(logp[i]);
+      for (int64_t i = 0; i < n; ++i) dx[i] = scale * fast_exp(x[i] - shift);
       dx[label[r]] -= scale;
     }
   };
@@ -105,8 +104,8 @@ Prepared cross_entropy_part(const Call& c, int) {
 Prepared cross_entropy_join(const Call& c, int) {
   const ClassesShape s(c);
   return [=](std::span<float* const> o, const IterationState&) {
-    const float* numbers = o[3];
-    const int32_t* label = integers(o[4]);
+    const float* numbers = o[2];
+    const int32_t* label = integers(o[3]);
     double loss = 0;
     for (int64_t r = 0; r < s.rows; ++r) {
       float top = numbers[s.numbers(0, r)], sum = 0, target = 0;
@@ -116,10 +115,7 @@ Prepared cross_entropy_join(const Call& c, int) {
         sum += of[1] * fast_exp(of[0] - top);
         target += of[2];
       }
-      const float shift = top + std::log(sum);
-      float* logp = o[1] + r * s.columns;
-      const float* x = o[2] + r * s.columns;
-      for (int64_t i = 0; i < s.columns; ++i) logp[i] = x[i] - shift;
+      const float shift = o[1][r] = top + std::log(sum);
       if (label[r] >= 0) loss -= static_cast<double>(target - shift);
     }
     o[0][0] = static_cast<float>(loss / static_cast<double>(s.rows));
@@ -129,14 +125,15 @@ Prepared cross_entropy_join(const Call& c, int) {
 Prepared cross_entropy_part_backward(const Call& c, int) {
   const ClassesShape s(c);
   return [=](std::span<float* const> o, const IterationState&) {
-    const int32_t* label = integers(o[2]);
+    const int32_t* label = integers(o[3]);
     const float scale = 1 / static_cast<float>(s.rows);
     for (int64_t r = 0; r < s.rows; ++r) {
       float* dx = o[0] + r * s.columns;
-      const float* logp = o[1] + r * s.columns;
+      const float* x = o[1] + r * s.columns;
+      const float shift = o[2][r];
       const int64_t classes = label[r] < 0 ? 0 : s.classes;
 #pragma omp simd
-      for (int64_t i = 0; i < classes; ++i) dx[i] = scale * fast_exp(logp[i]);
+      for (int64_t i = 0; i < classes; ++i) dx[i] = scale * fast_exp(x[i] - shift);
       std::fill_n(dx + classes, s.columns - classes, 0.0F);
       if (s.holds(label[r])) dx[label[r] - s.first()] -= scale;
     }

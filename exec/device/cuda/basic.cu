@@ -114,70 +114,107 @@ Prepared row_sum(const Call& c) {
   }};
 }
 
-// The rules and constants are those of exec/device/cpu/basic.cpp.
+// The rules and constants are those of exec/device/cpu/basic.cpp. kStates: numbers an element beside its
+// parameter.
 struct Sgd {
-  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float*, float*) const {
-    p[i] -= s.learning_rate * s.gradient_scale * g[i];
+  static constexpr int kStates = 0;
+  __device__ void operator()(const State& s, float& p, float g, float&, float&) const {
+    p -= s.learning_rate * s.gradient_scale * g;
   }
 };
 struct Momentum {
-  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float* v, float*) const {
-    v[i] = 0.9F * v[i] + s.gradient_scale * g[i];
-    p[i] -= s.learning_rate * v[i];
+  static constexpr int kStates = 1;
+  __device__ void operator()(const State& s, float& p, float g, float& v, float&) const {
+    v = 0.9F * v + s.gradient_scale * g;
+    p -= s.learning_rate * v;
   }
 };
 struct Adam {
+  static constexpr int kStates = 2;
   float decay;
-  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float* m, float* v) const {
-    const float x = s.gradient_scale * g[i];
-    m[i] = 0.9F * m[i] + 0.1F * x;
-    v[i] = 0.999F * v[i] + 0.001F * x * x;
-    p[i] = (1 - s.learning_rate * decay) * p[i] - s.adam_rate * m[i] / (sqrtf(v[i]) * s.adam_unbias + 1e-8F);
+  __device__ void operator()(const State& s, float& p, float g, float& m, float& v) const {
+    const float x = s.gradient_scale * g;
+    m = 0.9F * m + 0.1F * x;
+    v = 0.999F * v + 0.001F * x * x;
+    p = (1 - s.learning_rate * decay) * p - s.adam_rate * m / (sqrtf(v) * s.adam_unbias + 1e-8F);
   }
 };
 struct RmsProp {
-  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float* v, float*) const {
-    const float x = s.gradient_scale * g[i];
-    v[i] = 0.99F * v[i] + 0.01F * x * x;
-    p[i] -= s.learning_rate * x / (sqrtf(v[i]) + 1e-8F);
+  static constexpr int kStates = 1;
+  __device__ void operator()(const State& s, float& p, float g, float& v, float&) const {
+    const float x = s.gradient_scale * g;
+    v = 0.99F * v + 0.01F * x * x;
+    p -= s.learning_rate * x / (sqrtf(v) + 1e-8F);
   }
 };
 
+/// Of W elements from that one on: all is read before anything is written, so that the reads wait for memory
+/// together.
+template <int W, typename Rule>
+__device__ void update_neighbours(Rule rule, const State& s, int64_t i, float* p, const float* g,
+                                  float* first, float* second) {
+  float parameter[W], gradient[W], a[W] = {}, b[W] = {};
+  load_neighbours(p + i, parameter);
+  load_neighbours(g + i, gradient);
+  if constexpr (Rule::kStates > 0) load_neighbours(first + i, a);
+  if constexpr (Rule::kStates > 1) load_neighbours(second + i, b);
+#pragma unroll
+  for (int k = 0; k < W; ++k) {
+    if (s.loss != nullptr && !finite(gradient[k]))
+      s.loss->overflow = 1;
+    else
+      rule(s, parameter[k], gradient[k], a[k], b[k]);
+  }
+  store_neighbours(p + i, parameter);
+  if constexpr (Rule::kStates > 0) store_neighbours(first + i, a);
+  if constexpr (Rule::kStates > 1) store_neighbours(second + i, b);
+}
+
+/// Packs from element `head` on; what lies in front of and behind them one by one.
 template <typename Rule>
-__global__ void update_kernel(int64_t n, Rule rule, const State* state, float* p, const float* g,
-                              float* first, float* second) {
+__global__ void update_kernel(int64_t n, int64_t head, Rule rule, const State* state, float* p,
+                              const float* g, float* first, float* second) {
+  constexpr int W = kWide<float>;
   const State s = *state;
   if (s.loss != nullptr && s.loss->skips != 0) return;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-#pragma unroll 4
-  for (int64_t i = global_index(); i < n; i += stride) {
-    if (s.loss != nullptr && !finite(g[i])) {
-      s.loss->overflow = 1;
-      continue;
-    }
-    rule(i, s, p, g, first, second);
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x, packed = (n - head) / W * W;
+  for (int64_t i = head + global_index() * W; i < head + packed; i += stride * W)
+    update_neighbours<W>(rule, s, i, p, g, first, second);
+  for (int64_t k = global_index(); k < n - packed; k += stride) {
+    const int64_t i = k < head ? k : k + packed;
+    update_neighbours<1>(rule, s, i, p, g, first, second);
   }
 }
 
+/// Elements in front of the first pack: all where the vectors do not begin alike. Slices of flat vectors
+/// begin at any multiple of 4 bytes, the same in each.
+int64_t before_packs(int64_t n, float* const* vectors, std::size_t count) {
+  const auto into = [](const float* p) { return reinterpret_cast<uintptr_t>(p) % 16; };
+  const bool alike =
+      std::all_of(vectors, vectors + count, [&](auto* v) { return into(v) == into(*vectors); });
+  return alike ? std::min(n, static_cast<int64_t>((16 - into(*vectors)) % 16 / sizeof(float))) : n;
+}
+
 template <typename Rule>
-Prepared update_by(Rule rule, int64_t n, std::size_t states) {
+Prepared update_by(Rule rule, int64_t n) {
+  constexpr int states = Rule::kStates;
   return {[=](const Launch& l) {
     if (n == 0) return;
-    launch(update_kernel<Rule>, std::min(4096U, blocks_for(n)), kThreads, l.stream, n, rule, l.state,
-           l.operands[0], l.operands[1], states > 0 ? l.operands[2] : nullptr,
-           states > 1 ? l.operands[3] : nullptr);
+    launch(update_kernel<Rule>, std::min(4096U, blocks_for(n, kThreads * kWide<float>)), kThreads, l.stream,
+           n, before_packs(n, l.operands, 2 + states), rule, l.state, l.operands[0], l.operands[1],
+           states > 0 ? l.operands[2] : nullptr, states > 1 ? l.operands[3] : nullptr);
   }};
 }
 
 Prepared update(const Call& c) {
   const int64_t n = c.shape[0];
   const std::string_view rule = optimizers().at(static_cast<std::size_t>(c.shape[1])).name;
-  if (rule == "sgd") return update_by(Sgd{}, n, 0);
-  if (rule == "momentum") return update_by(Momentum{}, n, 1);
-  if (rule == "adam") return update_by(Adam{0}, n, 2);
-  if (rule == "adamw") return update_by(Adam{0.01F}, n, 2);
+  if (rule == "sgd") return update_by(Sgd{}, n);
+  if (rule == "momentum") return update_by(Momentum{}, n);
+  if (rule == "adam") return update_by(Adam{0}, n);
+  if (rule == "adamw") return update_by(Adam{0.01F}, n);
   TANDEM_CHECK(rule == "rmsprop");
-  return update_by(RmsProp{}, n, 1);
+  return update_by(RmsProp{}, n);
 }
 
 // As in exec/device/averaging.cpp.

@@ -32,26 +32,27 @@ void cross_entropy_of_part(LayerCalls& l) {
   shape.insert(shape.end(), {part, parts, classes});
   const std::vector<Kernel>& kernels = l.lowered().forward;
   const TensorId numbers = l.keep(parts * count * ClassesShape::kNumbers);
-  const TensorId logp = l.keep(count * columns), labels = l.label(count, true), loss = l.loss();
+  const TensorId shifts = l.keep(count), labels = l.label(count, true), loss = l.loss();
   l.call(make_call(Function::cross_entropy_part, Pass::forward, {numbers, l.in(0), labels}, shape,
                    {kernels.at(0)}));
   l.exchange(Pass::forward, {numbers, numbers});
-  l.call(make_call(Function::cross_entropy_join, Pass::forward, {loss, logp, l.in(0), numbers, labels}, shape,
+  l.call(make_call(Function::cross_entropy_join, Pass::forward, {loss, shifts, numbers, labels}, shape,
                    {kernels.at(1)}));
   if (!l.needs_d_in(0)) return;
-  l.call(make_call(Function::cross_entropy_part_backward, Pass::backward_data, {l.d_in(0), logp, labels},
-                   shape, l.lowered().backward_data));
+  l.call(make_call(Function::cross_entropy_part_backward, Pass::backward_data,
+                   {l.d_in(0), l.in(0), shifts, labels}, shape, l.lowered().backward_data));
 }
 
 void cross_entropy(LayerCalls& l) {
   if (!l.lowered().forward_exchanges.empty()) return cross_entropy_of_part(l);
   const auto shape = rows(l);
-  const TensorId logp = l.keep(shape[0] * shape[1]), labels = l.label(shape[0], true), loss = l.loss();
-  l.call(make_call(Function::cross_entropy, Pass::forward, {loss, logp, l.in(0), labels}, shape,
+  const TensorId shifts = l.keep(shape[0]), labels = l.label(shape[0], true), loss = l.loss();
+  l.call(make_call(Function::cross_entropy, Pass::forward, {loss, shifts, l.in(0), labels}, shape,
                    l.lowered().forward));
   if (!l.needs_d_in(0)) return;
-  l.call(make_call(Function::cross_entropy_backward, Pass::backward_data, {l.d_in(0), logp, labels}, shape,
-                   l.lowered().backward_data, {l.loss_weight()}));
+  l.call(make_call(Function::cross_entropy_backward, Pass::backward_data,
+                   {l.d_in(0), l.in(0), shifts, labels}, shape, l.lowered().backward_data,
+                   {l.loss_weight()}));
 }
 
 void mse(LayerCalls& l) {
@@ -71,7 +72,9 @@ void mse(LayerCalls& l) {
 
 void register_loss(Registry<LayerExecution>& registry) {
   registry.add({"softmax", "one pass over each row", softmax});
-  registry.add({"cross-entropy", "log-softmax kept for the backward pass", cross_entropy});
+  registry.add({"cross-entropy",
+                "one number a row kept beside the logits, which makes them probabilities again",
+                cross_entropy});
   registry.add({"mse", "mean over all elements", mse});
 }
 
