@@ -279,9 +279,9 @@ __global__ void column_finish(int64_t chunks, int64_t columns, const float* part
   finish(column, total);
 }
 
-/// How a column sum is cut: at most as many blocks as a large chip runs at once (three on each of its 132
-/// processors), and four rows a thread at least. Not by how elements are stored, so that sums of 2 bytes and
-/// of 4 are made in one order.
+/// How a column sum is cut: about as many blocks as a large chip runs at once (three of the widest on each
+/// of its 132 processors), and four rows a thread at least. Not by how elements are stored, so that sums of 2
+/// bytes and of 4 are made in one order.
 struct ColumnCut {
   int64_t rows, columns, chunks;
   int wide = 1;  ///< columns that a thread takes: 16 bytes of 2-byte elements
@@ -289,8 +289,8 @@ struct ColumnCut {
   ColumnCut(int64_t r, int64_t c) : rows(r), columns(c) {
     while (wide < 8 && columns % (2 * wide) == 0) wide *= 2;
     lanes = lanes_for(columns / wide);
-    const int64_t at_once = 384, tiles = blocks_for(columns, lanes * wide);
-    chunks = std::max<int64_t>(1, std::min(at_once / tiles, rows / (kThreads / lanes * 4)));
+    const int64_t at_once = wide == 8 ? 384 : 768, tiles = blocks_for(columns, lanes * wide);
+    chunks = std::max<int64_t>(1, std::min((at_once + tiles - 1) / tiles, rows / (kThreads / lanes * 4)));
   }
   int64_t scratch(int values) const { return chunks * values * columns; }
 };

@@ -171,24 +171,30 @@ Prepared row_norm(const Call& c) {
   }};
 }
 
-/// Columns are all channels, rows all (outer, space). Plain: a row has all of them.
+/// Columns are all channels, rows all (outer, space). Plain: a row has all of them. W neighbours are of one
+/// group.
 template <typename T, bool Plain>
 struct Terms {
   Rows s;
   const T *x, *dy;
   const float* statistics;
   template <int W>
-  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
-    const int64_t at = r * s.groups * s.channels + c;
-    float d[W], v[W];
-    load_neighbours(dy + at, d);
-    load_neighbours(x + at, v);
+  __device__ auto columns(int64_t c) const {
+    const int64_t group = Plain ? 0 : c / s.channels;
+    return [=, *this](int64_t r) {
+      const int64_t at = r * s.groups * s.channels + c, row = Plain ? r : r / s.space * s.groups + group;
+      const float mean = statistics[2 * row], deviation = statistics[2 * row + 1];
+      float d[W], v[W];
+      load_neighbours(dy + at, d);
+      load_neighbours(x + at, v);
+      return [=](float(&out)[W][2]) {
 #pragma unroll
-    for (int k = 0; k < W; ++k) {
-      const int64_t row = Plain ? r : r / s.space * s.groups + (c + k) / s.channels;
-      out[k][0] = d[k] * (v[k] - statistics[2 * row]) * statistics[2 * row + 1];
-      out[k][1] = d[k];
-    }
+        for (int k = 0; k < W; ++k) {
+          out[k][0] = d[k] * (v[k] - mean) * deviation;
+          out[k][1] = d[k];
+        }
+      };
+    };
   }
 };
 struct WriteTerms {
@@ -208,7 +214,7 @@ Prepared row_norm_sums(const Call& c) {
             const std::size_t in = shifted ? 2 : 1;
             const T *x = operand<T>(l, in), *dy = operand<T>(l, in + 1);
             const auto sums = [&](const auto& terms) {
-              column_sums<2>(cut, contiguous_columns(cut, x, dy), terms,
+              column_sums<2>(cut, s.channels % cut.wide == 0 && contiguous_columns(cut, x, dy), terms,
                              WriteTerms{l.operands[0], shifted ? l.operands[1] : nullptr}, l.scratch,
                              l.stream);
             };
