@@ -15,12 +15,27 @@ struct Channels : ChannelShape {
     if (inner == 1) return row * channels + channel;
     return (row / inner * channels + channel) * inner + row % inner;
   }
+  /// The same, known to lie side by side where W neighbours are taken at once.
+  template <int W>
+  __device__ int64_t of(int64_t row, int64_t channel) const {
+    return W > 1 ? row * channels + channel : at(row, channel);
+  }
   __device__ int64_t channel(int64_t i) const { return inner == 1 ? i % channels : i / inner % channels; }
 };
-/// Do neighbouring channels lie side by side?
+/// Do neighbouring channels lie side by side, and what is known of them, too?
 template <typename... T>
 bool contiguous(const Channels& s, const ColumnCut& cut, const T*... at) {
   return s.inner == 1 && contiguous_columns(cut, at...);
+}
+/// What is learned of W channels, or stands for it.
+template <int W>
+__device__ void load_learned(const float* p, int64_t c, float otherwise, float (&out)[W]) {
+  if (p != nullptr) {
+    load_neighbours(p + c, out);
+  } else {
+#pragma unroll
+    for (int k = 0; k < W; ++k) out[k] = otherwise;
+  }
 }
 
 /// x - p and its square, where the pivot p is the channel's first element: nothing cancels however large the
@@ -31,16 +46,24 @@ struct Moments {
   const T* x;
   const float* pivot = nullptr;
   template <int W>
-  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
-    float v[W], first[W];
-    load_neighbours(x + s.at(r, c), v);
-    if (pivot == nullptr) load_neighbours(x + s.at(0, c), first);
+  __device__ auto columns(int64_t c) const {
+    float first[W];
+    if (pivot != nullptr)
+      load_neighbours(pivot + c, first);
+    else
+      load_neighbours(x + s.of<W>(0, c), first);
+    return [=, *this](int64_t r) {
+      float v[W];
+      load_neighbours(x + s.of<W>(r, c), v);
+      return [=](float(&out)[W][2]) {
 #pragma unroll
-    for (int k = 0; k < W; ++k) {
-      const float d = v[k] - (pivot != nullptr ? pivot[c + k] : first[k]);
-      out[k][0] = d;
-      out[k][1] = d * d;
-    }
+        for (int k = 0; k < W; ++k) {
+          const float d = v[k] - first[k];
+          out[k][0] = d;
+          out[k][1] = d * d;
+        }
+      };
+    };
   }
 };
 
@@ -51,10 +74,12 @@ struct Affine {
 /// Of one channel. Made again by backward passes to the bit, so with operations that no compiler joins anew.
 struct Line {
   float factor, shift;
-  __device__ Line(float mean, float deviation, const float* scale, const float* offset, int64_t c)
-      : factor(scale != nullptr ? scale[c] * deviation : deviation),
-        shift(fmaf(-mean, factor, offset != nullptr ? offset[c] : 0.0F)) {}
+  __device__ Line(float mean, float deviation, float scale, float offset)
+      : factor(scale * deviation), shift(fmaf(-mean, factor, offset)) {}
 };
+__device__ float learned(const float* p, int64_t c, float otherwise) {
+  return p != nullptr ? p[c] : otherwise;
+}
 
 /// What the sums around a pivot make of a channel.
 struct ChannelNorm {
@@ -73,7 +98,7 @@ struct ChannelNorm {
     running_variance[c] += momentum * (unbiased * variance - running_variance[c]);
     const float one = 1 / sqrtf(variance + epsilon);
     deviation[c] = one;
-    const Line line(m, one, scale, shift, c);
+    const Line line(m, one, learned(scale, c, 1), learned(shift, c, 0));
     out.factor[c] = line.factor;
     out.shift[c] = line.shift;
   }
@@ -124,20 +149,60 @@ __global__ void affine_kernel(Channels s, T* y, const T* x, const float* factor,
     store(y + i, then(fmaf(load(x + i), factor[c], shift[c]), Adds ? load(then.added + i) : 0.0F));
   }
 }
+/// Blocks that walk over rows of packs, each thread down one column of them, so that it reads what belongs to
+/// its channels once.
+constexpr int kAhead = 2;  ///< rows that a thread reads at once
+struct Walk {
+  dim3 block, grid;
+  Walk(int64_t rows, int64_t packs) : block(lanes_for(packs), kThreads / lanes_for(packs)) {
+    const int64_t across = blocks_for(packs, block.x), down = blocks_for(rows, block.y * kAhead * 2);
+    grid = dim3(static_cast<unsigned>(across),
+                static_cast<unsigned>(std::max<int64_t>(1, std::min(1024 / across, down))));
+  }
+};
+/// From the last row to the first: what sums over the rows read last is still in the cache. f takes places of
+/// packs; below 0 lies what is none.
+template <typename F>
+__device__ void walk(int64_t rows, int64_t packs, int64_t pack, F f) {
+  const int64_t step = int64_t{gridDim.y} * blockDim.y,
+                first = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
+  for (int64_t r = rows - 1 - first; r >= 0; r -= kAhead * step) {
+    int64_t at[kAhead];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) at[a] = r - a * step < 0 ? -1 : (r - a * step) * packs + pack;
+    f(at);
+  }
+}
+/// All before any is written: a compiler must take what is written for what is read next.
+template <typename T>
+__device__ void read(const T* x, const int64_t (&at)[kAhead], Pack<T> (&out)[kAhead]) {
+#pragma unroll
+  for (int a = 0; a < kAhead; ++a) out[a] = reinterpret_cast<const Pack<T>*>(x)[at[a] < 0 ? at[0] : at[a]];
+}
+
 /// The same for kWide elements a thread, where whole packs lie within a row of channels.
 template <typename T, bool Adds, bool Cuts>
-__global__ void affine_wide_kernel(int64_t packs, int64_t packs_of_row, T* y, const T* x, const float* factor,
-                                   const float* shift, Then<T, Adds, Cuts> then) {
-  const int64_t i = global_index();
-  if (i >= packs) return;
-  const int64_t c = i % packs_of_row * kWide<T>;
-  const Pack<T> in = reinterpret_cast<const Pack<T>*>(x)[i];
-  Pack<T> out, more;
-  if constexpr (Adds) more = reinterpret_cast<const Pack<T>*>(then.added)[i];
+__global__ void __launch_bounds__(kThreads, 4)
+    affine_wide_kernel(int64_t rows, int64_t packs, T* y, const T* x, const float* factor, const float* shift,
+                       Then<T, Adds, Cuts> then) {
+  const int64_t pack = global_index();
+  if (pack >= packs) return;
+  float f[kWide<T>], b[kWide<T>];
+  load_neighbours(factor + pack * kWide<T>, f);
+  load_neighbours(shift + pack * kWide<T>, b);
+  walk(rows, packs, pack, [&](const int64_t(&at)[kAhead]) {
+    Pack<T> in[kAhead], more[kAhead], out;
+    read(x, at, in);
+    if constexpr (Adds) read(then.added, at, more);
 #pragma unroll
-  for (int k = 0; k < kWide<T>; ++k)
-    store(&out.v[k], then(fmaf(load(&in.v[k]), factor[c + k], shift[c + k]), Adds ? load(&more.v[k]) : 0.0F));
-  reinterpret_cast<Pack<T>*>(y)[i] = out;
+    for (int a = 0; a < kAhead; ++a) {
+      if (at[a] < 0) break;
+#pragma unroll
+      for (int k = 0; k < kWide<T>; ++k)
+        store(&out.v[k], then(fmaf(load(&in[a].v[k]), f[k], b[k]), Adds ? load(&more[a].v[k]) : 0.0F));
+      reinterpret_cast<Pack<T>*>(y)[at[a]] = out;
+    }
+  });
 }
 
 template <typename T>
@@ -149,9 +214,10 @@ template <typename T, bool Adds = false, bool Cuts = false>
 void apply(const Channels& s, T* y, const T* x, const Affine& f, Stream stream,
            Then<T, Adds, Cuts> then = {}) {
   if (wide_rows<T>(s) && wide_aligned(y) && wide_aligned(x) && wide_aligned(then.added)) {
-    const int64_t packs = s.count() / kWide<T>;
-    launch(affine_wide_kernel<T, Adds, Cuts>, blocks_for(packs), kThreads, stream, packs,
-           s.channels / kWide<T>, y, x, f.factor, f.shift, then);
+    const int64_t packs = s.channels / kWide<T>;
+    const Walk blocks(s.rows(), packs);
+    launch(affine_wide_kernel<T, Adds, Cuts>, blocks.grid, blocks.block, stream, s.rows(), packs, y, x,
+           f.factor, f.shift, then);
   } else {
     launch(affine_kernel<T, Adds, Cuts>, std::min(16384U, blocks_for(s.count())), kThreads, stream, s, y, x,
            f.factor, f.shift, then);
@@ -211,8 +277,8 @@ Prepared batch_norm_statistics(const Call& c) {
   return {[=](const Launch& l) {
             float* const* o = l.operands;
             const T* x = operand<T>(l, 1);
-            column_sums<2>(cut, contiguous(s, cut, x), Moments<T>{s, x, o[2]}, KeepSums{o[0], s.channels},
-                           l.scratch, l.stream);
+            column_sums<2>(cut, contiguous(s, cut, x, o[2]), Moments<T>{s, x, o[2]},
+                           KeepSums{o[0], s.channels}, l.scratch, l.stream);
           },
           cut.scratch(2)};
 }
@@ -256,7 +322,7 @@ Prepared batch_norm_inference(const Call& c) {
 
 /// Terms of the sums over d, the gradients, at W neighbouring channels with inputs v.
 template <int W>
-__device__ void terms(const float (&d)[W], const float (&v)[W], const float* mean, float (&out)[W][2]) {
+__device__ void terms(const float (&d)[W], const float (&v)[W], const float (&mean)[W], float (&out)[W][2]) {
 #pragma unroll
   for (int k = 0; k < W; ++k) {
     out[k][0] = d[k] * (v[k] - mean[k]);
@@ -269,12 +335,16 @@ struct GradientSums {
   const T *x, *dy;
   const float* mean;
   template <int W>
-  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
-    const int64_t at = s.at(r, c);
-    float d[W], v[W];
-    load_neighbours(dy + at, d);
-    load_neighbours(x + at, v);
-    terms(d, v, mean + c, out);
+  __device__ auto columns(int64_t c) const {
+    float m[W];
+    load_neighbours(mean + c, m);
+    return [=, *this](int64_t r) {
+      const int64_t at = s.of<W>(r, c);
+      float d[W], v[W];
+      load_neighbours(dy + at, d);
+      load_neighbours(x + at, v);
+      return [=](float(&out)[W][2]) { terms(d, v, m, out); };
+    };
   }
 };
 /// Behind a rectifier: what it had cut off has no gradient. Whether it had, the input tells.
@@ -285,18 +355,30 @@ struct CutGradientSums {
   const float *mean, *deviation, *scale, *shift;
   float high;
   template <int W>
-  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
-    const int64_t at = s.at(r, c);
-    float d[W], v[W];
-    load_neighbours(dy + at, d);
-    load_neighbours(x + at, v);
+  __device__ auto columns(int64_t c) const {
+    float m[W], factor[W], offset[W], one[W];
+    load_neighbours(mean + c, m);
+    load_neighbours(deviation + c, one);
+    load_learned(scale, c, 1, factor);
+    load_learned(shift, c, 0, offset);
 #pragma unroll
     for (int k = 0; k < W; ++k) {
-      const Line line(mean[c + k], deviation[c + k], scale, shift, c + k);
-      const float y = fmaf(v[k], line.factor, line.shift);
-      if (!(y > 0 && y < high)) d[k] = 0;
+      const Line line(m[k], one[k], factor[k], offset[k]);
+      factor[k] = line.factor;
+      offset[k] = line.shift;
     }
-    terms(d, v, mean + c, out);
+    return [=, *this](int64_t r) {
+      const int64_t at = s.of<W>(r, c);
+      float d[W], v[W];
+      load_neighbours(dy + at, d);
+      load_neighbours(x + at, v);
+#pragma unroll
+      for (int k = 0; k < W; ++k) {
+        const float y = fmaf(v[k], factor[k], offset[k]);
+        if (!(y > 0 && y < high)) d[k] = 0;
+      }
+      return [=](float(&out)[W][2]) { terms(d, v, m, out); };
+    };
   }
 };
 /// Where something was added in between, the result tells; and what was added needs the gradient, too.
@@ -308,18 +390,24 @@ struct KeptGradientSums {
   const float* mean;
   float high;
   template <int W>
-  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
-    const int64_t at = s.at(r, c);
-    float d[W], v[W], result[W];
-    load_neighbours(dy + at, d);
-    load_neighbours(x + at, v);
-    load_neighbours(y + at, result);
+  __device__ auto columns(int64_t c) const {
+    float m[W];
+    load_neighbours(mean + c, m);
+    return [=, *this](int64_t r) {
+      const int64_t at = s.of<W>(r, c);
+      float d[W], v[W], result[W];
+      load_neighbours(dy + at, d);
+      load_neighbours(x + at, v);
+      load_neighbours(y + at, result);
 #pragma unroll
-    for (int k = 0; k < W; ++k) {
-      if (!(result[k] > 0 && result[k] < high)) d[k] = 0;
-    }
-    store_neighbours(kept + at, d);
-    terms(d, v, mean + c, out);
+      for (int k = 0; k < W; ++k) {
+        if (!(result[k] > 0 && result[k] < high)) d[k] = 0;
+      }
+      return [=, to = kept + at](float(&out)[W][2]) {
+        store_neighbours(to, d);
+        terms(d, v, m, out);
+      };
+    };
   }
 };
 struct WriteSums {
@@ -338,7 +426,7 @@ Prepared batch_norm_sums(const Call& c) {
   return {[=](const Launch& l) {
             float* const* o = l.operands;
             const T *x = operand<T>(l, 2), *dy = operand<T>(l, 3);
-            column_sums<2>(cut, contiguous(s, cut, x, dy), GradientSums<T>{s, x, dy, o[4]},
+            column_sums<2>(cut, contiguous(s, cut, x, dy, o[4]), GradientSums<T>{s, x, dy, o[4]},
                            WriteSums{o[0], o[1], o[5]}, l.scratch, l.stream);
           },
           cut.scratch(2)};
@@ -355,14 +443,14 @@ Prepared batch_norm_relu_sums(const Call& c) {
             if (added) {
               T* kept = operand<T>(l, 2);
               const T *x = operand<T>(l, 3), *dy = operand<T>(l, 4), *y = operand<T>(l, 5);
-              column_sums<2>(cut, contiguous(s, cut, kept, x, dy, y),
+              column_sums<2>(cut, contiguous(s, cut, kept, x, dy, y, o[6]),
                              KeptGradientSums<T>{s, kept, x, dy, y, o[6], high}, WriteSums{o[0], o[1], o[7]},
                              l.scratch, l.stream);
             } else {
               const T *x = operand<T>(l, 2), *dy = operand<T>(l, 3);
-              column_sums<2>(cut, contiguous(s, cut, x, dy),
-                             CutGradientSums<T>{s, x, dy, o[4], o[5], affine ? o[6] : nullptr,
-                                                affine ? o[7] : nullptr, high},
+              const float *scale = affine ? o[6] : nullptr, *shift = affine ? o[7] : nullptr;
+              column_sums<2>(cut, contiguous(s, cut, x, dy, o[4], o[5], scale, shift),
+                             CutGradientSums<T>{s, x, dy, o[4], o[5], scale, shift, high},
                              WriteSums{o[0], o[1], o[5]}, l.scratch, l.stream);
             }
           },
@@ -370,70 +458,85 @@ Prepared batch_norm_relu_sums(const Call& c) {
 }
 
 /// dx = dy fy + x fx + one, per channel: scale / deviation (dy - mean(dy) - xhat mean(dy xhat)). Behind a
-/// rectifier dy counts where x factor + shift lies between 0 and `high`.
-struct Factors {
-  float *fy, *fx, *one;
-  Affine result;
+/// rectifier dy counts where x fy + shift lies between 0 and `high`.
+struct Slope {
+  float fy, fx, one, shift;
 };
-__global__ void factors_kernel(int64_t channels, float share, const float* mean, const float* deviation,
-                               const float* dscale, const float* dshift, const float* scale,
-                               const float* shift, Factors out) {
-  const int64_t c = global_index();
-  if (c >= channels) return;
-  const Line line(mean[c], deviation[c], scale, shift, c);
-  const float fy = line.factor, fx = -fy * dscale[c] * share * deviation[c];
-  out.fy[c] = fy;
-  out.fx[c] = fx;
-  out.one[c] = -fy * dshift[c] * share - fx * mean[c];
-  if (out.result.factor == nullptr) return;
-  out.result.factor[c] = line.factor;
-  out.result.shift[c] = line.shift;
-}
-
 template <bool Cuts>
-__device__ float counted(float dy, float x, const Factors& f, float high, int64_t c) {
-  if constexpr (Cuts) {
-    const float y = fmaf(x, f.result.factor[c], f.result.shift[c]);
-    return y > 0 && y < high ? dy : 0;
+struct Slopes {
+  float share, high;
+  const float *mean, *deviation, *dscale, *dshift;
+  const float *scale, *shift;  ///< null: none
+  __device__ Slope of(int64_t c) const {
+    const Line line(mean[c], deviation[c], learned(scale, c, 1), learned(shift, c, 0));
+    const float fx = -line.factor * dscale[c] * share * deviation[c];
+    return {line.factor, fx, -line.factor * dshift[c] * share - fx * mean[c], line.shift};
   }
-  return dy;
-}
+  __device__ float gradient(float dy, float x, const Slope& s) const {
+    if constexpr (Cuts) {
+      const float y = fmaf(x, s.fy, s.shift);
+      if (!(y > 0 && y < high)) dy = 0;
+    }
+    return dy * s.fy + x * s.fx + s.one;
+  }
+};
 template <typename T, bool Cuts>
-__global__ void backward_kernel(Channels s, T* dx, const T* x, const T* dy, Factors f, float high) {
+__global__ void backward_kernel(Channels s, T* dx, const T* x, const T* dy, Slopes<Cuts> slopes) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = global_index(); i < s.count(); i += stride) {
-    const int64_t c = s.channel(i);
-    const float v = load(x + i), d = counted<Cuts>(load(dy + i), v, f, high, c);
-    store(dx + i, d * f.fy[c] + v * f.fx[c] + f.one[c]);
-  }
+  for (int64_t i = global_index(); i < s.count(); i += stride)
+    store(dx + i, slopes.gradient(load(dy + i), load(x + i), slopes.of(s.channel(i))));
 }
+/// The same along rows of packs. A block's channels are at most its threads, so one thread makes one slope.
 template <typename T, bool Cuts>
-__global__ void backward_wide_kernel(int64_t packs, int64_t packs_of_row, T* dx, const T* x, const T* dy,
-                                     Factors f, float high) {
-  const int64_t i = global_index();
-  if (i >= packs) return;
-  const int64_t c = i % packs_of_row * kWide<T>;
-  const Pack<T> a = reinterpret_cast<const Pack<T>*>(dy)[i], b = reinterpret_cast<const Pack<T>*>(x)[i];
-  Pack<T> out;
-#pragma unroll
-  for (int k = 0; k < kWide<T>; ++k) {
-    const float v = load(&b.v[k]), d = counted<Cuts>(load(&a.v[k]), v, f, high, c + k);
-    store(&out.v[k], d * f.fy[c + k] + v * f.fx[c + k] + f.one[c + k]);
+__global__ void __launch_bounds__(kThreads, 3)
+    backward_wide_kernel(int64_t rows, int64_t packs, T* dx, const T* x, const T* dy, Slopes<Cuts> slopes) {
+  constexpr int W = kWide<T>;
+  __shared__ Neighbours<float, W> of[4][kWarp];
+  const int64_t pack = global_index(), from = int64_t{blockIdx.x} * blockDim.x * W;
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+  if (thread < blockDim.x * W && from + thread < packs * W) {
+    const Slope slope = slopes.of(from + thread);
+    of[0][thread / W].v[thread % W] = slope.fy;
+    of[1][thread / W].v[thread % W] = slope.fx;
+    of[2][thread / W].v[thread % W] = slope.one;
+    of[3][thread / W].v[thread % W] = slope.shift;
   }
-  reinterpret_cast<Pack<T>*>(dx)[i] = out;
+  __syncthreads();
+  if (pack >= packs) return;
+  float fy[W], fx[W], one[W], shift[W];
+  load_neighbours(of[0][threadIdx.x].v, fy);
+  load_neighbours(of[1][threadIdx.x].v, fx);
+  load_neighbours(of[2][threadIdx.x].v, one);
+  load_neighbours(of[3][threadIdx.x].v, shift);
+  walk(rows, packs, pack, [&](const int64_t(&at)[kAhead]) {
+    Pack<T> d[kAhead], v[kAhead], out;
+    read(dy, at, d);
+    read(x, at, v);
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      if (at[a] < 0) break;
+#pragma unroll
+      for (int k = 0; k < W; ++k) {
+        const Slope slope{fy[k], fx[k], one[k], shift[k]};
+        store(&out.v[k], slopes.gradient(load(&d[a].v[k]), load(&v[a].v[k]), slope));
+      }
+      reinterpret_cast<Pack<T>*>(dx)[at[a]] = out;
+    }
+  });
 }
 
 template <typename T, bool Cuts>
-void apply_backward(const Channels& s, const Launch& l, const Factors& f, float high) {
+void apply_backward(const Channels& s, const Launch& l, const Slopes<Cuts>& slopes) {
   T* dx = operand<T>(l, 0);
   const T *x = operand<T>(l, 1), *dy = operand<T>(l, 2);
   if (wide_rows<T>(s) && wide_aligned(dx) && wide_aligned(x) && wide_aligned(dy)) {
-    const int64_t packs = s.count() / kWide<T>;
-    launch(backward_wide_kernel<T, Cuts>, blocks_for(packs), kThreads, l.stream, packs, s.channels / kWide<T>,
-           dx, x, dy, f, high);
+    const int64_t packs = s.channels / kWide<T>;
+    const Walk blocks(s.rows(), packs);
+    launch(backward_wide_kernel<T, Cuts>, blocks.grid, blocks.block, l.stream, s.rows(), packs, dx, x, dy,
+           slopes);
   } else {
     launch(backward_kernel<T, Cuts>, std::min(16384U, blocks_for(s.count())), kThreads, l.stream, s, dx, x,
-           dy, f, high);
+           dy, slopes);
   }
 }
 
@@ -444,18 +547,13 @@ Prepared batch_norm_backward(const Call& c) {
   const Channels s(c);
   const float share = 1 / static_cast<float>(s.all_rows()), high = cuts ? c.scalars[0] : 0;
   return {[=](const Launch& l) {
-            float *const *o = l.operands, *const at = l.scratch;
-            const int64_t n = s.channels;
-            Factors f{at, at + n, at + 2 * n, {nullptr, nullptr}};
-            if (cuts) f.result = {at + 3 * n, at + 4 * n};
-            launch(factors_kernel, blocks_for(n), kThreads, l.stream, n, share, o[3], o[4], o[5], o[6],
-                   affine ? o[7] : nullptr, affine && cuts ? o[8] : nullptr, f);
-            if (cuts)
-              apply_backward<T, true>(s, l, f, high);
-            else
-              apply_backward<T, false>(s, l, f, high);
-          },
-          5 * s.channels};
+    float* const* o = l.operands;
+    const float *scale = affine ? o[7] : nullptr, *shift = affine && cuts ? o[8] : nullptr;
+    if (cuts)
+      apply_backward<T>(s, l, Slopes<true>{share, high, o[3], o[4], o[5], o[6], scale, shift});
+    else
+      apply_backward<T>(s, l, Slopes<false>{share, high, o[3], o[4], o[5], o[6], scale, shift});
+  }};
 }
 
 }  // namespace

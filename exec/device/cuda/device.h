@@ -115,6 +115,7 @@ void map2(int64_t n, F f, T* y, const T* a, const T* b, Stream stream) {
 }
 
 // ---- reductions: always in the same order ----
+constexpr int kTileRows = 8;  ///< of a block that has a warp per row
 /// v[k] summed over all threads of the block, known to all of them. Whole warps, at most 1024 threads.
 template <int N>
 __device__ void block_sum(float (&v)[N]) {
@@ -155,93 +156,141 @@ inline unsigned row_threads(int64_t elements) {
   return threads;
 }
 
+/// In pieces of at most 16 bytes, from an address on that is a multiple of theirs.
 template <int W, typename T>
 __device__ void load_neighbours(const T* p, float (&out)[W]) {
-  const Neighbours<T, W> in = *reinterpret_cast<const Neighbours<T, W>*>(p);
+  constexpr int V = W < kWide<T> ? W : kWide<T>;
 #pragma unroll
-  for (int k = 0; k < W; ++k) out[k] = load(&in.v[k]);
+  for (int from = 0; from < W; from += V) {
+    const Neighbours<T, V> in = *reinterpret_cast<const Neighbours<T, V>*>(p + from);
+#pragma unroll
+    for (int k = 0; k < V; ++k) out[from + k] = load(&in.v[k]);
+  }
 }
 template <int W, typename T>
 __device__ void store_neighbours(T* p, const float (&values)[W]) {
-  Neighbours<T, W> out;
+  constexpr int V = W < kWide<T> ? W : kWide<T>;
 #pragma unroll
-  for (int k = 0; k < W; ++k) store(&out.v[k], values[k]);
-  *reinterpret_cast<Neighbours<T, W>*>(p) = out;
+  for (int from = 0; from < W; from += V) {
+    Neighbours<T, V> out;
+#pragma unroll
+    for (int k = 0; k < V; ++k) store(&out.v[k], values[from + k]);
+    *reinterpret_cast<Neighbours<T, V>*>(p + from) = out;
+  }
+}
+/// Are these addresses of W neighbours each (null, too)?
+template <typename... T>
+bool neighbours_at(int wide, const T*... at) {
+  return ((reinterpret_cast<uintptr_t>(at) % std::min<std::size_t>(16, sizeof(T) * wide) == 0) && ...);
+}
+
+/// Threads side by side over so many items, at most a warp: a power of two. The rest of a block of kThreads
+/// takes other rows.
+inline unsigned lanes_for(int64_t items) {
+  unsigned lanes = 1;
+  while (lanes < kWarp && lanes < items) lanes *= 2;
+  return lanes;
 }
 
 /// Sums over rows of N values per column, in two launches: chunks of rows side by side, then the chunks of a
 /// column. Value: template <int W> void operator()(int64_t row, int64_t column, float (&out)[W][N]), of W
-/// columns from that one on, a multiple of W. Finish: void operator()(int64_t column, const float
-/// (&sums)[N]), called once per column.
-constexpr int kTileRows = 8;
+/// columns from that one on, a multiple of W. Or columns<W>(column), which reads what belongs to the columns;
+/// it returns a function that reads a row, which returns one of `out`, and that may write. Finish: void
+/// operator()(int64_t column, const float (&sums)[N]), called once per column.
+template <int W, typename Value>
+__device__ auto of_columns(const Value& value, int64_t column) {
+  if constexpr (requires { value.template columns<W>(column); })
+    return value.template columns<W>(column);
+  else
+    return [&value, column](int64_t row) {
+      return [&value, column, row](auto& out) { value(row, column, out); };
+    };
+}
+/// All chunks walk from the first rows to the last together, so that what was read last, and is still in the
+/// cache, are the last rows.
 template <int N, int W, typename Value>
-__global__ void column_chunks(int64_t rows, int64_t columns, int64_t rows_per_chunk, Value value,
-                              float* partial) {
-  __shared__ float part[N][kTileRows][kWarp * W];
-  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x) * W;
-  const int64_t begin = blockIdx.y * rows_per_chunk;
-  const int64_t end = begin + rows_per_chunk < rows ? begin + rows_per_chunk : rows;
-  float sum[W][N] = {};
+__global__ void __launch_bounds__(kThreads, 3)
+    column_chunks(int64_t rows, int64_t columns, Value value, float* partial) {
+  __shared__ Neighbours<float, W> part[N][kThreads];
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x, tile = blockDim.x * W;
+  const int64_t first = int64_t{blockIdx.x} * tile, column = first + threadIdx.x * W;
+  float sum[N][W] = {};
   if (column < columns) {
-#pragma unroll 4
-    for (int64_t r = begin + threadIdx.y; r < end; r += kTileRows) {
+    const auto row = of_columns<W>(value, column);
+    const auto add = [&](const auto& values) {
       float v[W][N];
-      value(r, column, v);
+      values(v);
 #pragma unroll
       for (int w = 0; w < W; ++w) {
 #pragma unroll
-        for (int k = 0; k < N; ++k) sum[w][k] += v[w][k];
+        for (int k = 0; k < N; ++k) sum[k][w] += v[w][k];
       }
+    };
+    const int64_t step = int64_t{gridDim.y} * blockDim.y;
+    int64_t r = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
+#pragma unroll 2
+    for (; r + step < rows; r += 2 * step) {  // two rows are read before any is written
+      const auto one = row(r), other = row(r + step);
+      add(one);
+      add(other);
     }
+    if (r < rows) add(row(r));
   }
 #pragma unroll
-  for (int w = 0; w < W; ++w) {
-#pragma unroll
-    for (int k = 0; k < N; ++k) part[k][threadIdx.y][threadIdx.x * W + w] = sum[w][k];
-  }
+  for (int k = 0; k < N; ++k) store_neighbours(part[k][thread].v, sum[k]);
   __syncthreads();
-  if (threadIdx.y != 0 || column >= columns) return;
-  for (int w = 0; w < W; ++w) {
-    for (int k = 0; k < N; ++k) {
-      float total = 0;
-      for (int r = 0; r < kTileRows; ++r) total += part[k][r][threadIdx.x * W + w];
-      partial[(blockIdx.y * N + k) * columns + column + w] = total;
-    }
+  if (thread >= tile || first + thread >= columns) return;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const float* const of_rows = reinterpret_cast<const float*>(part[k]) + thread;
+    float total = 0;
+    for (unsigned y = 0; y < blockDim.y; ++y) total += of_rows[y * tile];
+    partial[(int64_t{blockIdx.y} * N + k) * columns + first + thread] = total;
   }
 }
+/// Blocks of few columns, a sector of memory wide, and many chunks: often there are 64 columns only, and a
+/// loop over all their chunks would take longer than all else.
+constexpr unsigned kFinishColumns = 8, kFinishRows = 128;
 template <int N, typename Finish>
 __global__ void column_finish(int64_t chunks, int64_t columns, const float* partial, Finish finish) {
-  __shared__ float part[N][kTileRows][kWarp];
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  constexpr unsigned kRowsOfWarp = kWarp / kFinishColumns;
+  __shared__ float part[N][kFinishRows / kRowsOfWarp][kFinishColumns];
+  const int64_t column = int64_t{blockIdx.x} * kFinishColumns + threadIdx.x;
   float sum[N] = {};
   if (column < columns) {
-    for (int64_t c = threadIdx.y; c < chunks; c += kTileRows) {
+#pragma unroll 4
+    for (int64_t c = threadIdx.y; c < chunks; c += blockDim.y) {
 #pragma unroll
       for (int k = 0; k < N; ++k) sum[k] += partial[(c * N + k) * columns + column];
     }
   }
-  for (int k = 0; k < N; ++k) part[k][threadIdx.y][threadIdx.x] = sum[k];
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    for (int d = kFinishColumns; d < kWarp; d *= 2) sum[k] += __shfl_xor_sync(0xffffffffU, sum[k], d);
+    if (threadIdx.y % kRowsOfWarp == 0) part[k][threadIdx.y / kRowsOfWarp][threadIdx.x] = sum[k];
+  }
   __syncthreads();
   if (threadIdx.y != 0 || column >= columns) return;
   float total[N] = {};
+#pragma unroll
   for (int k = 0; k < N; ++k) {
-    for (int r = 0; r < kTileRows; ++r) total[k] += part[k][r][threadIdx.x];
+    for (unsigned r = 0; r < blockDim.y / kRowsOfWarp; ++r) total[k] += part[k][r][threadIdx.x];
   }
   finish(column, total);
 }
 
-/// How a column sum is cut: enough blocks for a large chip, no chunk below 64 rows. Not by how elements are
-/// stored, so that sums of 2 bytes and of 4 are made in one order.
+/// How a column sum is cut: about as many blocks as a large chip runs at once (three of the widest on each
+/// of its 132 processors), and four rows a thread at least. Not by how elements are stored, so that sums of 2
+/// bytes and of 4 are made in one order.
 struct ColumnCut {
-  int64_t rows, columns, chunks, rows_per_chunk;
-  int wide =
-      1;  ///< columns that a thread takes: a warp of 2-byte elements then reads up to 256 bytes of a row
+  int64_t rows, columns, chunks;
+  int wide = 1;  ///< columns that a thread takes: 16 bytes of 2-byte elements
+  unsigned lanes;
   ColumnCut(int64_t r, int64_t c) : rows(r), columns(c) {
-    while (wide < 4 && columns % (2 * wide) == 0 && columns >= 2 * wide * kWarp) wide *= 2;
-    const int64_t tiles = (columns + kWarp * wide - 1) / (kWarp * wide);
-    const int64_t wanted = std::max<int64_t>(1, 1024 / tiles);
-    rows_per_chunk = std::max<int64_t>(64, (rows + wanted - 1) / wanted);
-    chunks = std::max<int64_t>(1, (rows + rows_per_chunk - 1) / rows_per_chunk);
+    while (wide < 8 && columns % (2 * wide) == 0) wide *= 2;
+    lanes = lanes_for(columns / wide);
+    const int64_t at_once = wide == 8 ? 384 : 768, tiles = blocks_for(columns, lanes * wide);
+    chunks = std::max<int64_t>(1, std::min((at_once + tiles - 1) / tiles, rows / (kThreads / lanes * 4)));
   }
   int64_t scratch(int values) const { return chunks * values * columns; }
 };
@@ -252,20 +301,23 @@ void column_sums(const ColumnCut& cut, bool contiguous, const Value& value, cons
                  float* scratch, Stream stream) {
   const int wide = contiguous ? cut.wide : 1;
   const auto sum = [&](auto kernel) {
-    const dim3 grid(blocks_for(cut.columns, int64_t{kWarp} * wide), static_cast<unsigned>(cut.chunks));
-    launch(kernel, grid, dim3(kWarp, kTileRows), stream, cut.rows, cut.columns, cut.rows_per_chunk, value,
+    const dim3 grid(blocks_for(cut.columns, int64_t{cut.lanes} * wide), static_cast<unsigned>(cut.chunks));
+    launch(kernel, grid, dim3(cut.lanes, kThreads / cut.lanes), stream, cut.rows, cut.columns, value,
            scratch);
   };
-  wide == 4   ? sum(column_chunks<N, 4, Value>)
+  wide == 8   ? sum(column_chunks<N, 8, Value>)
+  : wide == 4 ? sum(column_chunks<N, 4, Value>)
   : wide == 2 ? sum(column_chunks<N, 2, Value>)
               : sum(column_chunks<N, 1, Value>);
-  launch(column_finish<N, Finish>, blocks_for(cut.columns, kWarp), dim3(kWarp, kTileRows), stream, cut.chunks,
-         cut.columns, scratch, finish);
+  unsigned height = kWarp / kFinishColumns;
+  while (height < kFinishRows && height * 4 < cut.chunks) height *= 2;
+  launch(column_finish<N, Finish>, blocks_for(cut.columns, kFinishColumns), dim3(kFinishColumns, height),
+         stream, cut.chunks, cut.columns, scratch, finish);
 }
-/// Of matrices that lie row by row at these addresses.
+/// Of matrices that lie row by row at these addresses, and of numbers per column.
 template <typename... T>
 bool contiguous_columns(const ColumnCut& cut, const T*... at) {
-  return ((reinterpret_cast<uintptr_t>(at) % (sizeof(T) * static_cast<std::size_t>(cut.wide)) == 0) && ...);
+  return neighbours_at(cut.wide, at...);
 }
 
 }  // namespace tandem::exec::cuda

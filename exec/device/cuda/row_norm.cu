@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisations of rows (layer, group, pixel, root mean square): one block a row; and over neighbouring
-// channels.
+// Normalisations of rows (layer, group, pixel, root mean square): each row is read once where a block's
+// threads can keep it; and over neighbouring channels.
 #include "exec/device/cuda/storage.h"
 #include "exec/lower/call_shapes.h"
 
@@ -8,34 +8,124 @@ namespace tandem::exec::cuda {
 
 namespace {
 
+/// Places within a row are counted in 32 bits: divisions of 64 would take longer than the memory.
 struct Rows : RowShape {
-  using RowShape::RowShape;
+  explicit Rows(const Call& c) : RowShape(c) { TANDEM_CHECK(count() < int64_t{1} << 31); }
   unsigned threads() const { return row_threads(count()); }
-  /// Place of element `e` of a row, and its channel among all.
-  __device__ int64_t at(int64_t row, int64_t e) const {
-    if (groups == 1) return row * space * channels + e;
-    return ((row / groups * space + e / channels) * groups + row % groups) * channels + e % channels;
+  bool plain() const { return groups == 1 && space == 1; }  ///< rows lie one after the other
+  __device__ unsigned elements() const { return static_cast<unsigned>(space * channels); }
+  /// Where row `row` begins, and its first channel among all.
+  __device__ int64_t start(int64_t row) const {
+    return (row / groups * space * groups + row % groups) * channels;
   }
-  __device__ int64_t channel(int64_t row, int64_t e) const { return row % groups * channels + e % channels; }
+  __device__ int64_t first_channel(int64_t row) const { return row % groups * channels; }
+  /// Element `e` of a row from there on.
+  __device__ int64_t at(unsigned e) const {
+    if (groups == 1) return e;
+    const auto n = static_cast<unsigned>(channels);
+    return e / n * (groups * channels) + e % n;
+  }
+  __device__ unsigned channel(unsigned e) const {
+    return space == 1 ? e : e % static_cast<unsigned>(channels);
+  }
 };
 
-/// Elements that a thread takes at once: four where a row lies in one piece, however they are stored, so that
-/// sums of 2 bytes and of 4 are made in one order.
-int wide_of(const Rows& s) { return s.groups == 1 && s.space == 1 && s.channels % 4 == 0 ? 4 : 1; }
+/// Elements that a thread takes at once, and how often at most where it keeps them. However they are stored,
+/// so that sums of 2 bytes and of 4 are made in one order.
+constexpr int kPiece = 8, kPieces = 4;
 template <typename... T>
-bool lie_well(const Rows& s, const T*... at) {
-  return wide_of(s) == 4 && ((reinterpret_cast<uintptr_t>(at) % (4 * sizeof(T)) == 0) && ...);
+bool pieces(const Rows& s, int wide, const T*... at) {
+  return s.plain() && s.channels % wide == 0 && neighbours_at(wide, at...);
+}
+/// Blocks whose threads keep their rows: a warp a row, of four rows, as long as that is enough.
+struct Held {
+  dim3 block{kWarp, 4};
+  unsigned grid;
+  bool fits;
+  explicit Held(const Rows& s) {
+    while (block.x < 1024 && block.x * kPiece * kPieces < s.count()) block = dim3(block.x * 2, 1);
+    grid = blocks_for(s.rows(), block.y);
+    fits = block.x * kPiece * kPieces >= s.count();
+  }
+};
+__device__ unsigned held_at(int piece) { return (piece * blockDim.x + threadIdx.x) * kPiece; }
+/// All pieces at once: those behind the row's end are read from its last, and count for nothing.
+template <typename T>
+__device__ void read_row(const T* row, unsigned n, float (&out)[kPieces][kPiece]) {
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    const unsigned e = held_at(p), last = n - kPiece;
+    load_neighbours(row + (e < last ? e : last), out[p]);
+  }
 }
 
+/// y = (x - mean) deviation scale + shift, of W neighbours.
+template <int W, typename T>
+__device__ void write_normal(T* y, float (&v)[W], float mean, float deviation, const float* scale,
+                             const float* shift) {
+  float factor[W], more[W];
+  if (scale != nullptr) load_neighbours(scale, factor);
+  if (shift != nullptr) load_neighbours(shift, more);
+#pragma unroll
+  for (int k = 0; k < W; ++k) {
+    v[k] = (v[k] - mean) * deviation;
+    if (scale != nullptr) v[k] *= factor[k];
+    if (shift != nullptr) v[k] += more[k];
+  }
+  store_neighbours(y, v);
+}
+
+template <typename T>
+__global__ void row_norm_held_kernel(int64_t rows, unsigned n, bool rms, float epsilon, T* y, const T* x,
+                                     float* statistics, const float* scale, const float* shift) {
+  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (row >= rows) return;
+  const float share = 1 / static_cast<float>(n);
+  float v[kPieces][kPiece], sum[1] = {0}, square[1] = {0};
+  read_row(x + row * n, n, v);
+  if (!rms) {
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      if (held_at(p) >= n) break;
+#pragma unroll
+      for (int k = 0; k < kPiece; ++k) sum[0] += v[p][k];
+    }
+    block_sum(sum);
+  }
+  const float mean = sum[0] * share;
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    if (held_at(p) >= n) break;
+#pragma unroll
+    for (int k = 0; k < kPiece; ++k) square[0] += (v[p][k] - mean) * (v[p][k] - mean);
+  }
+  block_sum(square);
+  const float deviation = 1 / sqrtf(square[0] * share + epsilon);
+  if (threadIdx.x == 0) {
+    statistics[2 * row] = mean;
+    statistics[2 * row + 1] = deviation;
+  }
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    const unsigned e = held_at(p);
+    if (e >= n) break;
+    write_normal(y + row * n + e, v[p], mean, deviation, scale != nullptr ? scale + e : nullptr,
+                 shift != nullptr ? shift + e : nullptr);
+  }
+}
+
+/// Rows that are not plain, or too long to be kept.
 template <int W, typename T>
 __global__ void row_norm_kernel(Rows s, float epsilon, T* y, const T* x, float* statistics,
                                 const float* scale, const float* shift) {
-  const int64_t row = blockIdx.x, n = s.space * s.channels, step = int64_t{blockDim.x} * W;
+  const int64_t row = blockIdx.x, start = s.start(row);
+  const unsigned n = s.elements(), first = threadIdx.x * W, step = blockDim.x * W;
   const float share = 1 / static_cast<float>(n);
+  x += start;
   float v[W], sum[1] = {0};
   if (!s.rms) {
-    for (int64_t e = int64_t{threadIdx.x} * W; e < n; e += step) {
-      load_neighbours(x + s.at(row, e), v);
+    for (unsigned e = first; e < n; e += step) {
+      load_neighbours(x + s.at(e), v);
 #pragma unroll
       for (int k = 0; k < W; ++k) sum[0] += v[k];
     }
@@ -43,8 +133,8 @@ __global__ void row_norm_kernel(Rows s, float epsilon, T* y, const T* x, float* 
   }
   const float mean = sum[0] * share;
   float square[1] = {0};
-  for (int64_t e = int64_t{threadIdx.x} * W; e < n; e += step) {
-    load_neighbours(x + s.at(row, e), v);
+  for (unsigned e = first; e < n; e += step) {
+    load_neighbours(x + s.at(e), v);
 #pragma unroll
     for (int k = 0; k < W; ++k) square[0] += (v[k] - mean) * (v[k] - mean);
   }
@@ -54,16 +144,11 @@ __global__ void row_norm_kernel(Rows s, float epsilon, T* y, const T* x, float* 
     statistics[2 * row] = mean;
     statistics[2 * row + 1] = deviation;
   }
-  for (int64_t e = int64_t{threadIdx.x} * W; e < n; e += step) {
-    const int64_t at = s.at(row, e), c = s.channel(row, e);
-    load_neighbours(x + at, v);
-#pragma unroll
-    for (int k = 0; k < W; ++k) {
-      v[k] = (v[k] - mean) * deviation;
-      if (scale != nullptr) v[k] *= scale[c + k];
-      if (shift != nullptr) v[k] += shift[c + k];
-    }
-    store_neighbours(y + at, v);
+  for (unsigned e = first; e < n; e += step) {
+    const int64_t c = s.first_channel(row) + s.channel(e);
+    load_neighbours(x + s.at(e), v);
+    write_normal(y + start + s.at(e), v, mean, deviation, scale != nullptr ? scale + c : nullptr,
+                 shift != nullptr ? shift + c : nullptr);
   }
 }
 
@@ -75,30 +160,41 @@ Prepared row_norm(const Call& c) {
   return {[=](const Launch& l) {
     float* const* o = l.operands;
     T *y = operand<T>(l, 0), *x = operand<T>(l, 1);
-    launch(lie_well(s, y, x) ? row_norm_kernel<4, T> : row_norm_kernel<1, T>, static_cast<unsigned>(s.rows()),
-           s.threads(), l.stream, s, epsilon, y, x, o[2], learned > 0 ? o[3] : nullptr,
-           learned > 1 ? o[4] : nullptr);
+    const float *scale = learned > 0 ? o[3] : nullptr, *shift = learned > 1 ? o[4] : nullptr;
+    const Held held(s);
+    if (held.fits && pieces(s, kPiece, y, x, scale, shift))
+      launch(row_norm_held_kernel<T>, held.grid, held.block, l.stream, s.rows(), s.count(), s.rms, epsilon, y,
+             x, o[2], scale, shift);
+    else
+      launch(pieces(s, 4, y, x, scale, shift) ? row_norm_kernel<4, T> : row_norm_kernel<1, T>,
+             static_cast<unsigned>(s.rows()), s.threads(), l.stream, s, epsilon, y, x, o[2], scale, shift);
   }};
 }
 
-/// Columns are all channels, rows all (outer, space).
-template <typename T>
+/// Columns are all channels, rows all (outer, space). Plain: a row has all of them. W neighbours are of one
+/// group.
+template <typename T, bool Plain>
 struct Terms {
   Rows s;
   const T *x, *dy;
   const float* statistics;
   template <int W>
-  __device__ void operator()(int64_t r, int64_t c, float (&out)[W][2]) const {
-    const int64_t at = r * s.groups * s.channels + c;
-    float d[W], v[W];
-    load_neighbours(dy + at, d);
-    load_neighbours(x + at, v);
+  __device__ auto columns(int64_t c) const {
+    const int64_t group = Plain ? 0 : c / s.channels;
+    return [=, *this](int64_t r) {
+      const int64_t at = r * s.groups * s.channels + c, row = Plain ? r : r / s.space * s.groups + group;
+      const float mean = statistics[2 * row], deviation = statistics[2 * row + 1];
+      float d[W], v[W];
+      load_neighbours(dy + at, d);
+      load_neighbours(x + at, v);
+      return [=](float(&out)[W][2]) {
 #pragma unroll
-    for (int k = 0; k < W; ++k) {
-      const int64_t row = r / s.space * s.groups + (c + k) / s.channels;
-      out[k][0] = d[k] * (v[k] - statistics[2 * row]) * statistics[2 * row + 1];
-      out[k][1] = d[k];
-    }
+        for (int k = 0; k < W; ++k) {
+          out[k][0] = d[k] * (v[k] - mean) * deviation;
+          out[k][1] = d[k];
+        }
+      };
+    };
   }
 };
 struct WriteTerms {
@@ -117,45 +213,98 @@ Prepared row_norm_sums(const Call& c) {
   return {[=](const Launch& l) {
             const std::size_t in = shifted ? 2 : 1;
             const T *x = operand<T>(l, in), *dy = operand<T>(l, in + 1);
-            column_sums<2>(cut, contiguous_columns(cut, x, dy), Terms<T>{s, x, dy, l.operands[in + 2]},
-                           WriteTerms{l.operands[0], shifted ? l.operands[1] : nullptr}, l.scratch, l.stream);
+            const auto sums = [&](const auto& terms) {
+              column_sums<2>(cut, s.channels % cut.wide == 0 && contiguous_columns(cut, x, dy), terms,
+                             WriteTerms{l.operands[0], shifted ? l.operands[1] : nullptr}, l.scratch,
+                             l.stream);
+            };
+            if (s.plain())
+              sums(Terms<T, true>{s, x, dy, l.operands[in + 2]});
+            else
+              sums(Terms<T, false>{s, x, dy, l.operands[in + 2]});
           },
           cut.scratch(2)};
 }
 
-/// v and, times the channel's scale, d: W elements of a row.
-template <int W, typename T>
-__device__ void row_terms(const Rows& s, int64_t row, int64_t e, const T* x, const T* dy, const float* scale,
-                          float (&v)[W], float (&d)[W]) {
-  const int64_t at = s.at(row, e), c = s.channel(row, e);
-  load_neighbours(dy + at, d);
-  load_neighbours(x + at, v);
+/// d times the channels' scale.
+template <int W>
+__device__ void scale_by(const float* scale, float (&d)[W]) {
+  float factor[W];
+  load_neighbours(scale, factor);
 #pragma unroll
-  for (int k = 0; k < W; ++k) d[k] *= scale != nullptr ? scale[c + k] : 1.0F;
+  for (int k = 0; k < W; ++k) d[k] *= factor[k];
+}
+/// What a row's sums of d and d (v - mean) make of d at v.
+struct RowSlope {
+  float mean, deviation, sum, dot;
+  __device__ RowSlope(float m, float one, const float (&sums)[2], float share, bool rms)
+      : mean(m), deviation(one), sum(rms ? 0 : sums[0] * share), dot(sums[1] * share * one * one) {}
+  template <int W>
+  __device__ void operator()(const float (&v)[W], float (&d)[W]) const {
+#pragma unroll
+    for (int k = 0; k < W; ++k) d[k] = deviation * (d[k] - sum - (v[k] - mean) * dot);
+  }
+};
+template <int W>
+__device__ void add_terms(const float (&v)[W], const float (&d)[W], float mean, float (&sums)[2]) {
+#pragma unroll
+  for (int k = 0; k < W; ++k) {
+    sums[0] += d[k];
+    sums[1] += d[k] * (v[k] - mean);
+  }
+}
+
+template <typename T>
+__global__ void row_norm_backward_held_kernel(int64_t rows, unsigned n, bool rms, T* dx, const T* x,
+                                              const T* dy, const float* statistics, const float* scale) {
+  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (row >= rows) return;
+  const float mean = statistics[2 * row], deviation = statistics[2 * row + 1],
+              share = 1 / static_cast<float>(n);
+  float v[kPieces][kPiece], d[kPieces][kPiece], sums[2] = {0, 0};
+  read_row(dy + row * n, n, d);
+  read_row(x + row * n, n, v);
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    const unsigned e = held_at(p);
+    if (e >= n) break;
+    if (scale != nullptr) scale_by(scale + e, d[p]);
+    add_terms(v[p], d[p], mean, sums);
+  }
+  block_sum(sums);
+  const RowSlope slope(mean, deviation, sums, share, rms);
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    const unsigned e = held_at(p);
+    if (e >= n) break;
+    slope(v[p], d[p]);
+    store_neighbours(dx + row * n + e, d[p]);
+  }
 }
 
 template <int W, typename T>
 __global__ void row_norm_backward_kernel(Rows s, T* dx, const T* x, const T* dy, const float* statistics,
                                          const float* scale) {
-  const int64_t row = blockIdx.x, n = s.space * s.channels, step = int64_t{blockDim.x} * W;
+  const int64_t row = blockIdx.x, start = s.start(row);
+  const unsigned n = s.elements(), first = threadIdx.x * W, step = blockDim.x * W;
   const float mean = statistics[2 * row], deviation = statistics[2 * row + 1],
               share = 1 / static_cast<float>(n);
   float sums[2] = {0, 0}, v[W], d[W];
-  for (int64_t e = int64_t{threadIdx.x} * W; e < n; e += step) {
-    row_terms(s, row, e, x, dy, scale, v, d);
-#pragma unroll
-    for (int k = 0; k < W; ++k) {
-      sums[0] += d[k];
-      sums[1] += d[k] * (v[k] - mean);
-    }
+  const auto read = [&](unsigned e) {
+    load_neighbours(dy + start + s.at(e), d);
+    load_neighbours(x + start + s.at(e), v);
+    if (scale != nullptr) scale_by(scale + s.first_channel(row) + s.channel(e), d);
+  };
+  for (unsigned e = first; e < n; e += step) {
+    read(e);
+    add_terms(v, d, mean, sums);
   }
   block_sum(sums);
-  const float sum = s.rms ? 0 : sums[0] * share, dot = sums[1] * share * deviation * deviation;
-  for (int64_t e = int64_t{threadIdx.x} * W; e < n; e += step) {
-    row_terms(s, row, e, x, dy, scale, v, d);
-#pragma unroll
-    for (int k = 0; k < W; ++k) d[k] = deviation * (d[k] - sum - (v[k] - mean) * dot);
-    store_neighbours(dx + s.at(row, e), d);
+  const RowSlope slope(mean, deviation, sums, share, s.rms);
+  for (unsigned e = first; e < n; e += step) {
+    read(e);
+    slope(v, d);
+    store_neighbours(dx + start + s.at(e), d);
   }
 }
 
@@ -166,9 +315,14 @@ Prepared row_norm_backward(const Call& c) {
   return {[=](const Launch& l) {
     float* const* o = l.operands;
     T *dx = operand<T>(l, 0), *x = operand<T>(l, 1), *dy = operand<T>(l, 2);
-    launch(lie_well(s, dx, x, dy) ? row_norm_backward_kernel<4, T> : row_norm_backward_kernel<1, T>,
-           static_cast<unsigned>(s.rows()), s.threads(), l.stream, s, dx, x, dy, o[3],
-           scaled ? o[4] : nullptr);
+    const float* scale = scaled ? o[4] : nullptr;
+    const Held held(s);
+    if (held.fits && pieces(s, kPiece, dx, x, dy, scale))
+      launch(row_norm_backward_held_kernel<T>, held.grid, held.block, l.stream, s.rows(), s.count(), s.rms,
+             dx, x, dy, o[3], scale);
+    else
+      launch(pieces(s, 4, dx, x, dy, scale) ? row_norm_backward_kernel<4, T> : row_norm_backward_kernel<1, T>,
+             static_cast<unsigned>(s.rows()), s.threads(), l.stream, s, dx, x, dy, o[3], scale);
   }};
 }
 
