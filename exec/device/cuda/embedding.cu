@@ -30,14 +30,18 @@ __global__ void embedding_backward_kernel(int64_t tokens, int64_t width, int64_t
   const int32_t id = ids[first];
   const int64_t row = id - start;
   if (row < 0 || row >= vocabulary) return;  // another device's; all threads of the block see the same
-  for (int64_t begin = 0; begin < first; begin += kIds) {
-    const int64_t t = begin + threadIdx.x;
-    if (__syncthreads_or(t < first && ids[t] == id ? 1 : 0) != 0) return;  // another block's
-  }
-  for (int64_t begin = first / kIds * kIds; begin < tokens; begin += kIds) {
-    const int64_t t = begin + threadIdx.x;
-    const unsigned hits = __ballot_sync(0xffffffffU, t >= first && t < tokens && ids[t] == id);
-    __syncthreads();  // the last strip's have been read
+  bool again = false;
+#pragma unroll 8
+  for (int64_t t = threadIdx.x; t < first; t += kIds) again |= ids[t] == id;
+  if (__syncthreads_or(again ? 1 : 0) != 0) return;  // another block's
+  const auto id_at = [&](int64_t t) { return t >= first && t < tokens ? ids[t] : -1; };
+  const int64_t strips = first / kIds * kIds;
+  int32_t next = id_at(strips + threadIdx.x);
+  for (int64_t begin = strips; begin < tokens; begin += kIds) {
+    const bool holds = next == id;
+    next = id_at(begin + kIds + threadIdx.x);            // comes while the strip is looked at
+    if (__syncthreads_or(holds ? 1 : 0) == 0) continue;  // and the last strip's have been read
+    const unsigned hits = __ballot_sync(0xffffffffU, holds);
     if (lane == 0) found[warp] = hits;
     __syncthreads();
     int before = 0, count = 0;
@@ -48,7 +52,7 @@ __global__ void embedding_backward_kernel(int64_t tokens, int64_t width, int64_t
     if ((hits >> lane & 1U) != 0)
       list[before + __popc(hits & ((1U << lane) - 1))] = static_cast<int>(threadIdx.x);
     __syncthreads();
-    if (count == 0 || column >= width) continue;
+    if (column >= width) continue;
     float sum = dtable[row * width + column];
 #pragma unroll 8
     for (int k = 0; k < count; ++k) sum += load(dy + (begin + list[k]) * width + column);
