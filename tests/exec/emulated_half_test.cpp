@@ -140,15 +140,19 @@ TEST(EmulatedHalf, NarrowsAndWidens) {
   }
 }
 
-TEST(EmulatedHalf, CopiesRowsIntoWiderOnes) {
-  constexpr int64_t rows = 3, columns = 2100, wide = 2104;
-  std::vector<uint16_t> from(rows * columns), to(rows * wide, 9), back(rows * columns);
+TEST(EmulatedHalf, CopiesRowsIntoMoreAndWiderOnes) {
+  constexpr int64_t rows = 3, columns = 2100, more = 5, wide = 2104;
+  std::vector<uint16_t> from(rows * columns), to(more * wide, 9), back(rows * columns);
   std::iota(from.begin(), from.end(), uint16_t{1});
-  exec::cuda::copy_rows(to.data(), wide, from.data(), columns, rows, columns, 2, nullptr);
-  exec::cuda::copy_rows(back.data(), columns, to.data(), wide, rows, columns, 2, nullptr);
+  const exec::cuda::Matrix narrow{from.data(), rows, columns, columns}, padded{to.data(), more, wide, wide};
+  exec::cuda::copy_rows(padded, narrow, 2, nullptr);
+  exec::cuda::copy_rows({back.data(), rows, columns, columns}, padded, 2, nullptr);
   EXPECT_EQ(back, from);
-  EXPECT_EQ(to[columns], 9);
+  EXPECT_EQ(to[columns], 0);
   EXPECT_EQ(to[wide], from[columns]);
+  EXPECT_EQ(to[rows * wide], 0);
+  EXPECT_EQ(std::accumulate(to.begin(), to.end(), int64_t{0}),
+            std::accumulate(from.begin(), from.end(), int64_t{0}));
 }
 
 TEST(EmulatedHalf, RoundsInputsAndNothingElse) {

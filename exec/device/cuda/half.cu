@@ -64,22 +64,22 @@ void upcast_from(float* to, const T* from, int64_t n, const State* scaled, Strea
     launch(upcast_kernel<false, T>, blocks_for(n), kThreads, stream, n, to, from, scaled);
 }
 
-/// One row a block of y, in parts of kTaken elements a thread.
+/// A row a block, in parts of kTaken elements a thread.
 constexpr int kTaken = 8;
 template <typename T>
-__global__ void copy_rows_kernel(int64_t columns, T* to, int64_t to_stride, const T* from,
-                                 int64_t from_stride) {
-  T* const target = to + blockIdx.x * to_stride;
-  const T* const source = from + blockIdx.x * from_stride;
-  const int64_t begin = static_cast<int64_t>(blockIdx.y) * kThreads * kTaken + threadIdx.x;
+__global__ void copy_rows_kernel(Matrix to, Matrix from) {
+  const int64_t row = blockIdx.x, begin = static_cast<int64_t>(blockIdx.y) * kThreads * kTaken + threadIdx.x;
+  T* const target = static_cast<T*>(to.at) + row * to.stride;
+  const T* const source = static_cast<const T*>(from.at) + row * from.stride;
   T v[kTaken];
 #pragma unroll
   for (int k = 0; k < kTaken; ++k) {
-    if (begin + k * kThreads < columns) v[k] = source[begin + k * kThreads];
+    const int64_t column = begin + k * kThreads;
+    v[k] = row < from.rows && column < from.columns ? source[column] : T{0};
   }
 #pragma unroll
   for (int k = 0; k < kTaken; ++k) {
-    if (begin + k * kThreads < columns) target[begin + k * kThreads] = v[k];
+    if (begin + k * kThreads < to.columns) target[begin + k * kThreads] = v[k];
   }
 }
 
@@ -131,15 +131,10 @@ Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prep
           rest + made.scratch};
 }
 
-void copy_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t rows,
-               int64_t columns, std::size_t bytes, Stream stream) {
-  const dim3 grid(static_cast<unsigned>(rows), blocks_for(columns, int64_t{kThreads} * kTaken));
-  if (bytes == 2)
-    launch(copy_rows_kernel<uint16_t>, grid, kThreads, stream, columns, static_cast<uint16_t*>(to), to_stride,
-           static_cast<const uint16_t*>(from), from_stride);
-  else
-    launch(copy_rows_kernel<uint32_t>, grid, kThreads, stream, columns, static_cast<uint32_t*>(to), to_stride,
-           static_cast<const uint32_t*>(from), from_stride);
+void copy_rows(const Matrix& to, const Matrix& from, std::size_t bytes, Stream stream) {
+  const dim3 grid(static_cast<unsigned>(to.rows), blocks_for(to.columns, int64_t{kThreads} * kTaken));
+  launch(bytes == 2 ? copy_rows_kernel<uint16_t> : copy_rows_kernel<uint32_t>, grid, kThreads, stream, to,
+         from);
 }
 
 void upcast(float* to, const void* from, Precision half, int64_t elements, Stream stream,
