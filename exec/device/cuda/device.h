@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(kThreads, N == 1 ? 5 : 3)
         add(fourth);
       }
     }
-#pragma unroll 1
+#pragma unroll(N)
     for (; r + step < rows; r += 2 * step) {  // all rows of a turn are read before any is written
       const auto one = row(r), other = row(r + step);
       add(one);
