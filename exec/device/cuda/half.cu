@@ -9,11 +9,10 @@ namespace tandem::exec::cuda {
 
 namespace {
 
-/// Four elements a thread, as 16 bytes of floats and 8 of halves; `Wide`: both lie at multiples of these.
+/// Four elements from there on, as 16 bytes of floats and 8 of halves; `Wide`: both lie at multiples of
+/// these. Otherwise one.
 template <bool Wide, typename T>
-__global__ void narrow_kernel(int64_t n, T* to, const float* from, const State* scaled) {
-  const float factor = scaled == nullptr ? 1 : scaled->loss_scale;
-  const int64_t i = global_index() * (Wide ? 4 : 1);
+__device__ void narrow_four(int64_t i, int64_t n, T* to, const float* from, float factor) {
   if constexpr (Wide) {
     if (i + 4 <= n) {
       float v[4];
@@ -25,6 +24,10 @@ __global__ void narrow_kernel(int64_t n, T* to, const float* from, const State* 
     }
   }
   for (int64_t k = i; k < n && k < i + (Wide ? 4 : 1); ++k) store(to + k, factor * from[k]);
+}
+template <bool Wide, typename T>
+__global__ void narrow_kernel(int64_t n, T* to, const float* from, const State* scaled) {
+  narrow_four<Wide>(global_index() * (Wide ? 4 : 1), n, to, from, scaled == nullptr ? 1 : scaled->loss_scale);
 }
 template <bool Wide, typename T>
 __global__ void upcast_kernel(int64_t n, float* to, const T* from, const State* scaled) {
@@ -62,6 +65,41 @@ void upcast_from(float* to, const T* from, int64_t n, const State* scaled, Strea
     launch(upcast_kernel<true, T>, blocks_for(n, 4L * kThreads), kThreads, stream, n, to, from, scaled);
   else
     launch(upcast_kernel<false, T>, blocks_for(n), kThreads, stream, n, to, from, scaled);
+}
+
+/// Vectors that all lie as narrow_kernel's wide ones, in one launch.
+struct Vectors {
+  static constexpr int kMost = 3;
+  int count = 0;
+  unsigned blocks[kMost] = {};
+  int64_t n[kMost] = {};
+  void* to[kMost] = {};
+  const float* from[kMost] = {};
+};
+template <typename T>
+__global__ void narrow_vectors_kernel(Vectors vectors) {
+  unsigned block = blockIdx.x;
+#pragma unroll
+  for (int v = 0; v < Vectors::kMost; ++v) {
+    if (block < vectors.blocks[v]) {
+      narrow_four<true>((int64_t{block} * kThreads + threadIdx.x) * 4, vectors.n[v],
+                        static_cast<T*>(vectors.to[v]), vectors.from[v], 1);
+      return;
+    }
+    block -= vectors.blocks[v];
+  }
+}
+template <typename T>
+void narrow_vectors(Vectors& vectors, Stream stream) {
+  unsigned all = 0;
+  bool wide = true;
+  for (int v = 0; v < vectors.count; ++v) {
+    all += vectors.blocks[v] = vectors.n[v] == 0 ? 0 : blocks_for(vectors.n[v], 4L * kThreads);
+    wide = wide && wide_pair<T>(vectors.from[v], vectors.to[v]);
+  }
+  if (wide && all > 0) return launch(narrow_vectors_kernel<T>, all, kThreads, stream, vectors);
+  for (int v = 0; v < vectors.count; ++v)
+    narrow_to(static_cast<T*>(vectors.to[v]), vectors.from[v], vectors.n[v], nullptr, stream);
 }
 
 /// A row a block, in parts of kTaken elements a thread.
@@ -119,13 +157,18 @@ Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prep
   return {[=](const Launch& l) {
             float* const* o = l.operands;
             float* operands[] = {o[0], o[1], o[2], bias ? o[3] : nullptr};
+            Vectors vectors;
             const auto shorten = [&](std::size_t k, int64_t place, int64_t n) {
               operands[k] = l.scratch + place;
-              narrow(operands[k], o[k], half, n, l.stream);
+              vectors.to[vectors.count] = operands[k];
+              vectors.from[vectors.count] = o[k];
+              vectors.n[vectors.count++] = n;
             };
             if (copy_a) shorten(1, 0, s.a);
             if (copy_b) shorten(2, at_b, s.b);
             if (short_bias) shorten(3, at_bias, s.channels);
+            half == Precision::bf16 ? narrow_vectors<Bf16>(vectors, l.stream)
+                                    : narrow_vectors<Fp16>(vectors, l.stream);
             made.run({operands, l.state, l.scratch + rest, l.stream});
           },
           rest + made.scratch};
