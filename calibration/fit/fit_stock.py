@@ -132,7 +132,9 @@ def features(kind, pass_, shape, flops, bytes_, repeat, element):
     if kind == "gemm":
         term, (g, m, n, k), fast = INDEX["gemm"], shape, 0
         odd = int(element == 2 and (n % 8 != 0 or (m if pass_ == "backward-weights" else k) % 8 != 0))
-    elif kind == "conv": term, g, m, n, k, fast, grouped = conv_features(pass_, shape, element)
+    elif kind == "conv":
+        term, g, m, n, k, fast, grouped = conv_features(pass_, shape, element)
+        odd = int(element == 2 and shape[3] == 1 and (shape[1] % 8 != 0 or shape[2] % 8 != 0))
     elif kind == "attention":
         term, g, m, n, k, fast = INDEX["attention"], shape[0] * shape[1], shape[3], shape[4], shape[5], 0
         scores = 0 if shape[7] else g * m * n * element
@@ -182,7 +184,8 @@ def single_kernels(devices):
             f = features("conv", r["pass"], shape, 2 * n * k * oh * ow * c * kh * kw,
                          e * (n * c * h * w + n * k * oh * ow + c * k * kh * kw), 1, e)
         out.append(dict(r, kernels=np.array([f], float), seconds=float(r["seconds"]), model=None, framework="",
-                        weight=0.0, what=r["kind"], recipe="", host=0.0))
+                        weight=0.0, what=r["kind"], host=0.0,
+                        recipe="pytorch-channels-last" if r["source"] == OWN else ""))  # the layout
     # A table counts as much as a single figure from another source: the best rate that a long run reaches.
     sizes = Counter((r["device"], r["precision"], r["kind"], r["source"]) for r in out)
     for r in out: r["weight"] = np.sqrt(25 / sizes[r["device"], r["precision"], r["kind"], r["source"]]) * .5

@@ -208,8 +208,9 @@ struct KernelCost::Impl {
     const bool unit = s.stride == ones && s.dilation == ones;
     const bool fast = fp32_arithmetic && three && unit;
     if (fast) found->gain = kWinograd;
+    const bool few = wants_eights() && s.groups == 1 && (s.in_channels % 8 != 0 || s.out_channels % 8 != 0);
     const double efficiency = t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1) *
-                              (s.groups > 1 ? t[grouped] : 1) * factors.convolution;
+                              (s.groups > 1 ? t[grouped] : 1) * (few ? t[odd] : 1) * factors.convolution;
     const double flops = count(k.flops.n);
     const double gather = fp32_arithmetic ? 0 : flops / (units * curve.feed) * element / 2;
     // Their efficiencies are of convolutions that were measured themselves.
@@ -230,9 +231,12 @@ struct KernelCost::Impl {
                   curve.term[attention] * (fused ? factors.attention : 1), bytes + extra, found);
   }
 
-  /// Of features, which lie innermost, not of the tokens or pictures that are the rows. In 2 bytes alone.
+  /// Matrix units take 16 bytes of innermost numbers at a time: here eight numbers of 2 bytes.
+  bool wants_eights() const { return !fp32_arithmetic && element <= 2 && !recipe.pads_products; }
+
+  /// Of features, which lie innermost, not of the tokens or pictures that are the rows.
   bool odd_sizes(const Kernel& k) const {
-    if (fp32_arithmetic || element > 2 || recipe.pads_products) return false;
+    if (!wants_eights()) return false;
     const bool weights = k.pass == Pass::backward_weights;
     return k.shape[weights ? 1 : 3] % 8 != 0 || k.shape[2] % 8 != 0;
   }
@@ -242,9 +246,8 @@ struct KernelCost::Impl {
   /// product finds its operands cast (Transformer Engine).
   double multiply(const Kernel& k, double bytes, Found* found) const {
     const Product p{count(k.shape[0]), count(k.shape[1]), count(k.shape[2]), count(k.shape[3])};
-    const double seconds =
-        matrix(k.half ? half : product, count(k.flops.n), p,
-               curve.term[gemm] * (odd_sizes(k) ? curve.term[odd] : 1), bytes, found);
+    const double seconds = matrix(k.half ? half : product, count(k.flops.n), p,
+                                  curve.term[gemm] * (odd_sizes(k) ? curve.term[odd] : 1), bytes, found);
     if (precision != Precision::fp8 || k.half || fp32_arithmetic || k.pass == Pass::backward_weights)
       return seconds;
     const double cast = p.groups * p.k * (p.m + (k.pass == Pass::forward ? p.n : 0));
