@@ -61,10 +61,9 @@ std::optional<Choice> choice(const Call& call, Precision precision, cudnnBackend
     if (call.function == Function::attention || call.function == Function::attention_backward)
       return choice(exec::cuda::attention_graph(call, in, nullptr), precision, chip);
     const exec::ConvShape s = exec::ConvShape::unpack({call.shape.begin(), call.shape.end() - 1});
-    const cudnnDataType_t out = half && call.half(0) ? in : CUDNN_DATA_FLOAT;
-    auto made = choice(exec::cuda::convolution_graph(call, s, {in, out}, nullptr), precision, chip);
-    if (!made && out != in)
-      made = choice(exec::cuda::convolution_graph(call, s, {in, in}, nullptr), precision, chip);
+    auto made = choice(exec::cuda::convolution_graph(call, s, {in, in}, nullptr), precision, chip);
+    if (!made && half && !call.half(0))
+      made = choice(exec::cuda::convolution_graph(call, s, {in, CUDNN_DATA_FLOAT}, nullptr), precision, chip);
     return made;
   } catch (const exec::cuda::Refused&) {
     return std::nullopt;
