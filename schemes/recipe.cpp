@@ -62,7 +62,7 @@ Recipe::Composed accumulation(const Recipe& recipe, Precision precision) {
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
-  json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "fused_kernels", "fused_update",
+  json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "pads_products", "fused_kernels", "fused_update",
              "composed_updates", "accumulation", "host", "fp32", "matrix", "products_in_parts", "fitted",
              "source"});
   Recipe out;
@@ -74,6 +74,7 @@ Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   out.wide_parts = json.boolean("wide_parts", false);
   out.fused_bias = json.boolean("fused_bias", true);
   out.fused_kernels = json.boolean("fused_kernels", false);
+  out.pads_products = json.boolean("pads_products", false);
   out.fused_update = json.boolean("fused_update", true);
   if (const Json* composed = json.find("composed_updates")) {
     for (const auto& [name, update] : composed->members()) {

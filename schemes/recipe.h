@@ -52,6 +52,8 @@ struct Recipe {
   bool composes = false;       ///< builds compound operations of simple kernels: Kernel::parts
   bool wide_parts = false;     ///< what it composes computes in fp32 where tensors have 2 bytes
   bool fused_bias = true;      ///< a product's kernel adds the bias
+  /// Pads products whose sizes are no multiples of 16 bytes (vocabularies above all), for matrix units' sake.
+  bool pads_products = false;
   bool fused_kernels = false;  ///< the default of memory habits
   bool fused_update = true;    ///< the optimiser's arithmetic is one kernel; else Kernel::parts
   /// An update that is written in the framework's elementwise operations.

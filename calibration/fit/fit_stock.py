@@ -8,6 +8,7 @@ Needs numpy and scipy, and the program dump_kernels of this build (what the prod
 Data (calibration/data/kernels, every row with its source):
     devices.csv  datasheet figures           kernels.csv  single kernels, seconds
     sources.csv  where rows come from        steps.csv    passes of whole models, seconds
+--only ARCHITECTURE fits its curves alone: all else stays as the files have it.
 Recipes (schemes/recipes) give the host's time as a figure, which is not fitted; a step takes the longer of host and
 chip. Factors of recipes whose kernels differ (layout, fusion) are fitted, common to all architectures, and
 written to their files. The formula is that of sim/cost/kernel_cost.h. Every curve (architecture x arithmetic) is a vector of
@@ -25,14 +26,14 @@ from collections import Counter, defaultdict
 import numpy as np
 from scipy.optimize import least_squares
 
-HOME = pathlib.Path(__file__).resolve().parent
+HOME = pathlib.Path(__file__).resolve().parents[1]
 DATA = HOME / "data" / "kernels"
-TERMS = ("gemm point point-data point-weights conv conv-data conv-weights attention winograd grouped edge depth fill "
+TERMS = ("gemm point point-data point-weights conv conv-data conv-weights attention winograd grouped odd edge depth fill "
          "scores traffic depthwise depthwise-data depthwise-weights norm norm-data softmax pool pool-data "
          "elementwise elementwise-data embedding update stream feed").split()
 INDEX = {name: i for i, name in enumerate(TERMS)}
 # Where a curve starts from without any data, and how far (natural log) measurements may easily move it.
-PRIOR = dict(gemm=.85, point=.6, conv=.6, attention=.4, winograd=1.7, grouped=.6, edge=8, depth=50, fill=.2, scores=8,
+PRIOR = dict(gemm=.85, point=.6, conv=.6, attention=.4, winograd=1.7, grouped=.6, odd=.5, edge=8, depth=50, fill=.2, scores=8,
              traffic=.7, depthwise=.3, norm=.7, softmax=.5, pool=.6, elementwise=.8, embedding=.3, update=.7, stream=60e9, feed=1.5e12)
 PRIOR.update({"point-data": .55, "point-weights": .45, "conv-data": .5, "conv-weights": .45, "depthwise-data": .2,
               "depthwise-weights": .15, "norm-data": .6, "pool-data": .4, "elementwise-data": .8})
@@ -61,7 +62,7 @@ def whitening():
     """Inverse of the Cholesky factor of how curves vary around their centre: terms of a group move together
     (a library or a clock is better or worse at all of them), sizes more freely than efficiencies."""
     sigma = np.full(len(TERMS), SIGMA_CURVE)
-    for t in ("edge", "depth", "fill", "grouped", "scores", "stream", "feed"): sigma[INDEX[t]] = SIGMA_SIZE
+    for t in ("odd", "edge", "depth", "fill", "grouped", "scores", "stream", "feed"): sigma[INDEX[t]] = SIGMA_SIZE
     covariance = np.diag(sigma ** 2)
     products = [t for t in TERMS if t == "attention" or t.startswith(("point", "conv"))]
     streams = TERMS[INDEX["depthwise"]:INDEX["stream"]] + ["traffic"]
@@ -126,21 +127,30 @@ STREAM = {"norm": ("norm", "norm-data"), "softmax": ("softmax", "softmax"), "poo
 
 
 def features(kind, pass_, shape, flops, bytes_, repeat, element):
-    """[term, flops, bytes, groups, m, n, k, winograd, scores bytes, grouped, repeat] of one kernel."""
-    scores, grouped = 0, 0
-    if kind == "gemm": term, (g, m, n, k), fast = INDEX["gemm"], shape, 0
+    """[term, flops, bytes, groups, m, n, k, winograd, scores bytes, grouped, odd, repeat] of one kernel."""
+    scores, grouped, odd = 0, 0, 0
+    if kind == "gemm":
+        term, (g, m, n, k), fast = INDEX["gemm"], shape, 0
+        odd = int(element == 2 and (n % 8 != 0 or (m if pass_ == "backward-weights" else k) % 8 != 0))
     elif kind == "conv": term, g, m, n, k, fast, grouped = conv_features(pass_, shape, element)
     elif kind == "attention":
         term, g, m, n, k, fast = INDEX["attention"], shape[0] * shape[1], shape[3], shape[4], shape[5], 0
         scores = 0 if shape[7] else g * m * n * element
         if not shape[7]: bytes_ *= 3   # operands and results change between heads and tokens: a copy of each
     else: term, g, m, n, k, fast = INDEX[STREAM[kind][pass_ != "forward"]], 1, 1, 1, 1, 0
-    return [term, flops, bytes_, g, m, n, k, fast, scores, grouped, repeat]
+    return [term, flops, bytes_, g, m, n, k, fast, scores, grouped, odd, repeat]
 
 
 OF_KIND = {"conv": [INDEX[t] for t in TERMS if t.startswith(("conv", "point", "depthwise"))], "gemm": [INDEX["gemm"]],
            "norm": [INDEX["norm"], INDEX["norm-data"]], "pool": [INDEX["pool"], INDEX["pool-data"]],
            "elementwise": [INDEX["elementwise"], INDEX["elementwise-data"]]}
+
+
+# Tables whose products lie column by column, so that other sizes are innermost: their columns, which are even.
+COLUMNS = {"1", "2", "3"}
+OWN = "91"  # measured by gpu_visit.py
+# Recipes that pad products for matrix units' sake.
+PADS = {f.stem for f in (HOME.parent / "schemes" / "recipes").glob("*.json") if json.loads(f.read_text()).get("pads_products")}
 
 
 def together(f):
@@ -158,6 +168,7 @@ def single_kernels(devices):
         if r["kind"] == "gemm":
             g, m, n, k = s
             f = features("gemm", r["pass"], s, 2 * g * m * n * k, e * g * (m * k + k * n + m * n), 1, e)
+            if r["source"] in COLUMNS: f[-2] = 0
         elif r["kind"] == "attention":   # fused, as many heads of keys as of queries
             batch, heads, _, query, key, width, causal, _ = s
             pairs, rows_ = batch * heads * query * key / (2 if causal else 1), batch * heads * (query + key)
@@ -226,8 +237,9 @@ class Problem:
         k = np.concatenate([r["kernels"] for r in measured])
         self.row = np.repeat(np.arange(len(measured)), [len(r["kernels"]) for r in measured])
         self.term = k[:, 0].astype(int)
-        self.flops, self.bytes, self.g, self.m, self.n, self.k, self.fast, self.scores, self.grouped, self.repeat = k[:, 1:].T
+        self.flops, self.bytes, self.g, self.m, self.n, self.k, self.fast, self.scores, self.grouped, self.odd, self.repeat = k[:, 1:].T
         self.host = np.array([r["host"] for r in measured])
+        pads = np.array([r["recipe"] in PADS for r in measured])[self.row]
         of = [devices[r["device"]] for r in measured]
         arithmetic = [d.arithmetic(r["precision"])[0] != "matrix" for d, r in zip(of, measured)]
         self.arithmetic = np.array(arithmetic)[self.row]
@@ -237,6 +249,7 @@ class Problem:
         self.launch = np.array([d.launch for d in of])[self.row]
         self.tiles = self.g * self.m * self.n / 16384 / self.units * np.sqrt(self.k / 512)
         self.fast = self.fast * self.arithmetic
+        self.odd = self.odd * ~self.arithmetic * ~pads
         element = np.array([4 if r["precision"] in ("fp32", "tf32") else 2 for r in measured])[self.row]
         convolution = (self.term >= INDEX["point"]) & (self.term <= INDEX["conv-weights"]) & ~self.arithmetic
         self.gathered = np.where(convolution, self.flops / self.units * element / 2, 0)
@@ -258,7 +271,7 @@ class Problem:
         fused = np.where(self.streams, factor[:, 1], 1)
         edge, depth, fill = c[INDEX["edge"]], c[INDEX["depth"]], c[INDEX["fill"]]
         used = self.m / (self.m + edge) * self.n / (self.n + edge) * self.k / (self.k + depth) * self.tiles / (self.tiles + fill)
-        gain = np.where(self.fast > 0, c[INDEX["winograd"]], 1) * np.where(self.grouped > 0, c[INDEX["grouped"]], 1)
+        gain = np.where(self.fast > 0, c[INDEX["winograd"]], 1) * np.where(self.grouped > 0, c[INDEX["grouped"]], 1) * np.where(self.odd > 0, c[INDEX["odd"]], 1)
         compute = np.where(self.matrix, self.flops / (self.peak * e * used * gain), 0) + self.gathered / c[INDEX["feed"]]
         moved = self.bytes / fused + c[INDEX["scores"]] * self.scores
         memory = moved * (1 / (self.bandwidth * np.where(self.matrix, c[INDEX["traffic"]], e)) + 1 / (self.units * c[INDEX["stream"]]))
@@ -407,7 +420,7 @@ ARCHITECTURES = ("kepler maxwell pascal volta turing ampere ada hopper blackwell
                  "generic").split() + sorted(CPUS)
 
 
-def profile(fitted, outside, strange, unknown_error):
+def profile(fitted, outside, strange, unknown_error, architectures=ARCHITECTURES):
     """What stock.json holds. Errors of a curve: with each device left out, or each model where it has one device."""
     curves, centres, problems, _ = fitted
 
@@ -432,7 +445,54 @@ def profile(fitted, outside, strange, unknown_error):
     return dict(summary="Achieved efficiencies of kernels per architecture and arithmetic; see sim/cost/kernel_cost.h",
                 written_by="calibration/fit/fit_stock.py", unknown=dict(gpu="generic", cpu="skylake", tpu="tpu-v3", relative_error=rounded(unknown_error)),
                 architectures={a: dict(matrix_units=a not in WITHOUT_MATRIX, fp32=curve(a, "fp32"),
-                                       matrix=curve(a, "matrix")) for a in ARCHITECTURES})
+                                       matrix=curve(a, "matrix")) for a in architectures})
+
+
+def known(path, devices, measured):
+    """What fit_all() gives, with the curves of a file and the factors of the recipes' files."""
+    architectures = json.loads(pathlib.Path(path).read_text())["architectures"]
+    groups = defaultdict(list)
+    for r in measured: groups[curve_of(r, devices)].append(r)
+    factors = np.zeros((len(FACTORS), 2))
+    for (recipe, arithmetic), i in FACTORS.items():
+        said = json.loads((HOME.parent / "schemes" / "recipes" / f"{recipe}.json").read_text())[arithmetic]
+        factors[i] = np.log([said["convolution"], said["stream"]])
+    curves, problems = {}, {}
+    for c, rs in sorted(groups.items()):
+        held = architectures[c[0]]["fp32" if c[1] == "cpu" else c[1]]
+        figures = dict(held, feed=held["feed_tflops"] * 1e12, stream=held["stream_gbs"] * 1e9)
+        curves[c] = np.log([figures.get(t, PRIOR[t]) for t in TERMS])
+        problems[c] = Problem(rs, devices)
+        problems[c].factors[:-1] = factors
+    return curves, {a: centre_of(curves, a) for a in ("fp32", "matrix", "cpu", "tpu")}, problems, factors
+
+
+def centre_of(curves, arithmetic):
+    of = [x for (_, a), x in curves.items() if a == arithmetic]
+    tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
+    return (np.sum(of, axis=0) + tie * prior(arithmetic)) / (len(of) + tie) if of else prior(arithmetic)
+
+
+def fit_one(architecture, measured, devices, path):
+    """Fits this architecture's curves alone; all others, and what recipes hold, stay as they are."""
+    fitted = known(path, devices, measured)
+    curves, _, problems, _ = fitted
+    held = json.loads(pathlib.Path(path).read_text())
+    for c, p in problems.items():
+        if c[0] != architecture: continue
+        before = throughput_errors(p, curves[c])
+        curves[c] = p.fit(centre_of({o: x for o, x in curves.items() if o != c}, c[1]), curves[c], 60)
+        after = throughput_errors(p, curves[c])
+        for r, b, a in zip(p.measured, before, after):
+            if r["model"] or r["source"] == OWN:
+                print(f"{100 * b:+7.1f} % -> {100 * a:+7.1f} %  {r['device']:12} {r['precision']} {r['model'] or r['shape']} {r.get('batch', '')} {r['what']} {r['recipe']}")
+    mine = [r for c, p in problems.items() if c[0] == architecture for r in p.measured]
+    outside = left_out(mine, devices, fitted, lambda r: r["device"])
+    strange = left_out(mine, devices, fitted, lambda r: families(r["model"]))
+    table("device left out, per curve", [r for r in mine if r["model"]], outside, lambda r: curve_of(r, devices))
+    table("model left out, per curve", [r for r in mine if r["model"]], strange, lambda r: curve_of(r, devices))
+    held["architectures"][architecture] = profile(fitted, outside, strange, 0, [architecture])["architectures"][architecture]
+    return held
 
 
 def main():
@@ -441,10 +501,15 @@ def main():
     parser.add_argument("--check", action="store_true", help="print all the tables of held-out errors")
     parser.add_argument("--rows", action="store_true", help="print every measurement")
     parser.add_argument("--quick", action="store_true", help="stop after the errors in sample; write nothing")
+    parser.add_argument("--only", metavar="ARCHITECTURE", help="fit its curves alone, the others as --out has them")
     parser.add_argument("--out", default=str(HOME / "profiles" / "stock.json"))
     options = parser.parse_args()
     devices = {r["device"]: Device(r) for r in rows("devices.csv")}
     measured = single_kernels(devices) + whole_steps(devices, options.dump)
+    if options.only:
+        held = fit_one(options.only, measured, devices, options.out)
+        if not options.quick: pathlib.Path(options.out).write_text(json.dumps(held, indent=1) + "\n")
+        return
     fitted = fit_all(measured, devices)
     inside = {}
     for c, p in fitted[2].items():

@@ -26,14 +26,14 @@ constexpr double kDepth = 512;           // multiply-adds per output at which `f
 /// Members of a curve in stock.json, as used in the formula of the header.
 enum Term : int {
   gemm, point, point_data, point_weights, conv, conv_data, conv_weights, attention,  // achieved part of the peak
-  winograd, grouped, edge, depth, fill, scores,                                               // factors and sizes
+  winograd, grouped, odd, edge, depth, fill, scores,                                          // factors and sizes
   traffic, depthwise, depthwise_data, depthwise_weights, norm, norm_data, softmax,   // ... of the bandwidth
   pool, pool_data, elementwise, elementwise_data, embedding, update,
   kTerms
 };
 constexpr std::array<std::string_view, kTerms> kNames{
   "gemm", "point", "point-data", "point-weights", "conv", "conv-data", "conv-weights", "attention",
-  "winograd", "grouped", "edge", "depth", "fill", "scores",
+  "winograd", "grouped", "odd", "edge", "depth", "fill", "scores",
   "traffic", "depthwise", "depthwise-data", "depthwise-weights", "norm", "norm-data", "softmax",
   "pool", "pool-data", "elementwise", "elementwise-data", "embedding", "update"};
 // clang-format on
@@ -211,13 +211,21 @@ struct KernelCost::Impl {
                   curve.term[attention] * (fused ? factors.attention : 1), bytes + extra, found);
   }
 
+  /// Of features, which lie innermost, not of the tokens or pictures that are the rows. In 2 bytes alone.
+  bool odd_sizes(const Kernel& k) const {
+    if (fp32_arithmetic || element > 2 || recipe.pads_products) return false;
+    const bool weights = k.pass == Pass::backward_weights;
+    return k.shape[weights ? 1 : 3] % 8 != 0 || k.shape[2] % 8 != 0;
+  }
+
   /// {groups, m, n, k}. In fp8 both operands of a forward product and the gradient of a backward one are
   /// first cast, and written in two layouts for the passes that read them: 2 bytes read, 2 written. The third
   /// product finds its operands cast (Transformer Engine).
   double multiply(const Kernel& k, double bytes, Found* found) const {
     const Product p{count(k.shape[0]), count(k.shape[1]), count(k.shape[2]), count(k.shape[3])};
     const double seconds =
-        matrix(k.half ? half : product, count(k.flops.n), p, curve.term[gemm], bytes, found);
+        matrix(k.half ? half : product, count(k.flops.n), p,
+               curve.term[gemm] * (odd_sizes(k) ? curve.term[odd] : 1), bytes, found);
     if (precision != Precision::fp8 || k.half || fp32_arithmetic || k.pass == Pass::backward_weights)
       return seconds;
     const double cast = p.groups * p.k * (p.m + (k.pass == Pass::forward ? p.n : 0));

@@ -14,7 +14,8 @@
 // pass; W = G M N sqrt(K) / units says in tiles how well the product fills the device. `gather` is what
 // convolutions on matrix units wait for operands, flops / (units * feed): it keeps boards with huge matrix
 // peaks from huge convolution rates. Depthwise convolutions and all kinds without a matrix product are memory
-// only. `floor` is the roofline at efficiency 1. What the host takes to issue kernels is none of the chip's
+// only. Products of 2-byte numbers on matrix units whose features are no multiple of 8 reach `odd` of the rate.
+// `floor` is the roofline at efficiency 1. What the host takes to issue kernels is none of the chip's
 // costs: schemes/recipe.h. A recipe's factors multiply the efficiency of convolutions and divide the bytes of
 // normalisation, pooling and elementwise kernels.
 #include <memory>

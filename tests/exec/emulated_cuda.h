@@ -294,6 +294,8 @@ inline unsigned __ballot_sync(unsigned, bool predicate) {
   return out;
 }
 inline unsigned atomicMax(unsigned* at, unsigned value) { return std::exchange(*at, std::max(*at, value)); }
+inline unsigned atomicAdd(unsigned* at, unsigned value) { return std::exchange(*at, *at + value); }
+inline void __threadfence() {}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline float __uint_as_float(uint32_t x) { return std::bit_cast<float>(x); }
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }

@@ -70,25 +70,31 @@ TEST(EmulatedFp8, RoundsToNearestEvenAndCutsOff) {
   expect_nearest<cuda::E5m2>(kE5m2, 0x7b);
 }
 
-constexpr int64_t kM = 32, kN = 48, kK = 80;
+struct Sizes {
+  int64_t m = 32, n = 48, k = 80;
+};
 
-/// c = op(a) op(b) on a device in fp8; a is stored as bf16, b in 4 bytes.
+/// c = op(a) op(b) on a device in fp8; a is stored as bf16, b in 4 bytes, both so many bytes behind a
+/// multiple of 16.
 struct Gemm {
+  int64_t m, n, k;
   std::unique_ptr<DeviceSession> device = emulated_backend().open({0, Precision::fp8, 1});
   Call call;
   uint32_t prepared = 0;
   float *a, *b, *c;
   std::vector<double> host_a, host_b;
+  bool last = false;  ///< the last number of each is four times as large as the largest else
 
-  Gemm(bool transpose_a, bool transpose_b, uint32_t gradients) {
+  Gemm(bool transpose_a, bool transpose_b, uint32_t gradients, Sizes sizes = {}, int64_t offset = 0)
+      : m(sizes.m), n(sizes.n), k(sizes.k) {
     call.function = Function::gemm;
     call.operands = {0, 1, 2};
-    call.shape = {kM, kN, kK, transpose_a, transpose_b, 0};
-    call.half_operands = {0, kM * kK, 0};
+    call.shape = {m, n, k, transpose_a, transpose_b, 0};
+    call.half_operands = {0, m * k, 0};
     call.gradients = gradients;
-    a = device->allocate(kM * kK / 2);
-    b = device->allocate(kK * kN);
-    c = device->allocate(kM * kN);
+    a = device->allocate(m * k / 2 + 4) + offset / 4;
+    b = device->allocate(k * n + 4) + offset / 4;
+    c = device->allocate(m * n);
     prepared = device->prepare(call);
   }
   /// Numbers up to these; then the product.
@@ -98,33 +104,36 @@ struct Gemm {
       std::vector<float> values(static_cast<std::size_t>(n));
       for (float& v : values) v = static_cast<float>(largest * (2 * to_unit(random.next()) - 1));
       values[0] = static_cast<float>(largest);
+      if (last) values.back() = 4 * values[0];
       if (&host == &host_a) {
         for (float& v : values) v = cuda::as_stored<cuda::Bf16>(v);
       }
       host.assign(values.begin(), values.end());
       return values;
     };
-    const auto values_a = draw(kM * kK, largest_a, host_a), values_b = draw(kK * kN, largest_b, host_b);
-    std::vector<float> half(kM * kK / 2);
-    cuda::narrow(half.data(), values_a.data(), Precision::bf16, kM * kK, nullptr);
-    device->upload(a, half.data(), kM * kK / 2);
-    device->upload(b, values_b.data(), kK * kN);
+    const auto values_a = draw(m * k, largest_a, host_a), values_b = draw(k * n, largest_b, host_b);
+    std::vector<float> half(m * k / 2);
+    cuda::narrow(half.data(), values_a.data(), Precision::bf16, m * k, nullptr);
+    device->upload(a, half.data(), m * k / 2);
+    device->upload(b, values_b.data(), k * n);
     device->launch(prepared, std::array{c, a, b}, {}, Lane::compute);
-    std::vector<float> out(kM * kN);
-    device->download(out.data(), c, kM * kN);
+    std::vector<float> out(m * n);
+    device->download(out.data(), c, m * n);
     return out;
   }
   void expect(const std::vector<float>& got, double scale_a, double scale_b) const {
-    const Format fa = (call.gradients & 2U) != 0 ? kE5m2 : kE4m3,
-                 fb = (call.gradients & 4U) != 0 ? kE5m2 : kE4m3;
-    for (int64_t i = 0; i < kM * kN; ++i) {
+    const auto rounded = [](const Format& f, std::vector<double> values, double scale) {
+      for (double& v : values) v = f.nearest(v * scale) / scale;
+      return values;
+    };
+    const auto x = rounded((call.gradients & 2U) != 0 ? kE5m2 : kE4m3, host_a, scale_a),
+               y = rounded((call.gradients & 4U) != 0 ? kE5m2 : kE4m3, host_b, scale_b);
+    for (int64_t i = 0; i < m * n; ++i) {
       double want = 0, all = 0;
-      for (int64_t t = 0; t < kK; ++t) {
-        const int64_t row = i / kN, column = i % kN;
-        const double
-            x = host_a[static_cast<std::size_t>(call.shape[3] != 0 ? t * kM + row : row * kK + t)],
-            y = host_b[static_cast<std::size_t>(call.shape[4] != 0 ? column * kK + t : t * kN + column)];
-        const double term = fa.nearest(x * scale_a) / scale_a * fb.nearest(y * scale_b) / scale_b;
+      for (int64_t t = 0; t < k; ++t) {
+        const int64_t row = i / n, column = i % n;
+        const double term = x[static_cast<std::size_t>(call.shape[3] != 0 ? t * m + row : row * k + t)] *
+                            y[static_cast<std::size_t>(call.shape[4] != 0 ? column * k + t : t * n + column)];
         want += term;
         all += std::abs(term);
       }
@@ -144,6 +153,19 @@ TEST(EmulatedFp8, MultipliesScaledInputs) {
       const double scale_a = fa.scale(seen_a), scale_b = fb.scale(b);
       g.expect(g.run(a, b, 6), scale_a, scale_b);
       g.expect(g.run(a / 50, b / 50, 7), scale_a, scale_b);  // larger ones are remembered
+    }
+  }
+}
+
+/// So many elements that blocks take several turns, and such that lie at no multiple of 16 bytes. The scales
+/// of the second run are of all elements of the first.
+TEST(EmulatedFp8, QuantisesInputsOfAnySizeFromAnywhere) {
+  for (const auto& [sizes, offset] : {std::pair{Sizes{16, 16, 70016}, 0}, std::pair{Sizes{80, 48, 144}, 4}}) {
+    for (const auto& [ta, tb] : {std::pair{false, false}, std::pair{false, true}, std::pair{true, false}}) {
+      Gemm g(ta, tb, 0, sizes, offset);
+      g.last = true;
+      g.expect(g.run(0.5, 0.25, 5), 1, 1);
+      g.expect(g.run(0.5, 0.25, 6), 128, 256);
     }
   }
 }

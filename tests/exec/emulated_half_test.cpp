@@ -9,6 +9,8 @@
 #include <limits>
 #include <numeric>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "exec/device/cuda/fused_attention.h"
@@ -114,6 +116,38 @@ void expect_nearest(uint16_t largest, float (*value)(uint16_t)) {
   EXPECT_TRUE(std::isnan(cuda::load(&nan)));
 }
 
+/// Small integers: sums are exact in whatever order. Threads have parts of a turn of rows, one, or several.
+TEST(EmulatedHalf, ColumnSumsTakeEveryRowOnce) {
+  const auto device = emulated_backend().open({0, Precision::bf16, 1});
+  for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {3, 8}, {45, 8}, {130, 256}, {200, 24}, {900, 5}, {900'000, 1}}) {
+    const int64_t n = rows * columns;
+    std::vector<float> values(static_cast<std::size_t>(n)), want(static_cast<std::size_t>(columns));
+    std::vector<cuda::Bf16> halves(static_cast<std::size_t>(n + 1));
+    for (int64_t i = 0; i < n; ++i) {
+      values[static_cast<std::size_t>(i)] = static_cast<float>(i * 7919 % 17 - 8);
+      want[static_cast<std::size_t>(i % columns)] += values[static_cast<std::size_t>(i)];
+      cuda::store(&halves[static_cast<std::size_t>(i)], values[static_cast<std::size_t>(i)]);
+    }
+    for (const bool half : {false, true}) {
+      Call call;
+      call.function = Function::column_sum;
+      call.operands = {0, 1};
+      call.shape = {rows, columns};
+      if (half) call.half_operands = {0, n};
+      float *sums = device->allocate(columns), *x = device->allocate(n);
+      if (half)
+        device->upload(x, reinterpret_cast<const float*>(halves.data()), (n + 1) / 2);
+      else
+        device->upload(x, values.data(), n);
+      device->launch(device->prepare(call), std::array{sums, x}, {}, Lane::compute);
+      std::vector<float> got(want.size());
+      device->download(got.data(), sums, columns);
+      EXPECT_EQ(got, want) << rows << " x " << columns << (half ? " halves" : "");
+    }
+  }
+}
+
 TEST(EmulatedHalf, RoundsToNearestEven) {
   expect_nearest<cuda::Fp16>(0x7bff, [](uint16_t bits) {
     const int exponent = bits >> 10, mantissa = bits & 0x3ff;
@@ -140,15 +174,19 @@ TEST(EmulatedHalf, NarrowsAndWidens) {
   }
 }
 
-TEST(EmulatedHalf, CopiesRowsIntoWiderOnes) {
-  constexpr int64_t rows = 3, columns = 2100, wide = 2104;
-  std::vector<uint16_t> from(rows * columns), to(rows * wide, 9), back(rows * columns);
+TEST(EmulatedHalf, CopiesRowsIntoMoreAndWiderOnes) {
+  constexpr int64_t rows = 3, columns = 2100, more = 5, wide = 2104;
+  std::vector<uint16_t> from(rows * columns), to(more * wide, 9), back(rows * columns);
   std::iota(from.begin(), from.end(), uint16_t{1});
-  exec::cuda::copy_rows(to.data(), wide, from.data(), columns, rows, columns, 2, nullptr);
-  exec::cuda::copy_rows(back.data(), columns, to.data(), wide, rows, columns, 2, nullptr);
+  const exec::cuda::Matrix narrow{from.data(), rows, columns, columns}, padded{to.data(), more, wide, wide};
+  exec::cuda::copy_rows(padded, narrow, 2, nullptr);
+  exec::cuda::copy_rows({back.data(), rows, columns, columns}, padded, 2, nullptr);
   EXPECT_EQ(back, from);
-  EXPECT_EQ(to[columns], 9);
+  EXPECT_EQ(to[columns], 0);
   EXPECT_EQ(to[wide], from[columns]);
+  EXPECT_EQ(to[rows * wide], 0);
+  EXPECT_EQ(std::accumulate(to.begin(), to.end(), int64_t{0}),
+            std::accumulate(from.begin(), from.end(), int64_t{0}));
 }
 
 TEST(EmulatedHalf, RoundsInputsAndNothingElse) {

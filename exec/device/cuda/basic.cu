@@ -86,7 +86,7 @@ struct Write {
 
 template <typename T>
 Prepared column_sum(const Call& c) {
-  const ColumnCut cut(c.shape[0], c.shape[1]);
+  const ColumnCut cut(c.shape[0], c.shape[1], 1);
   return {[=](const Launch& l) {
             const T* x = operand<T>(l, 1);
             column_sums<1>(cut, contiguous_columns(cut, x), Element<T>{x, cut.columns}, Write{l.operands[0]},

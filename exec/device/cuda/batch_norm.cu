@@ -252,7 +252,7 @@ Prepared batch_norm(const Call& c) {
   const float high = cuts ? c.scalars[2] : 0;
   const std::size_t learned = adds ? 7 : 6;
   const bool affine = c.operands.size() > learned;
-  const ColumnCut cut(s.rows(), s.channels);
+  const ColumnCut cut(s.rows(), s.channels, 2);
   return {[=](const Launch& l) {
             const Affine out{l.scratch, l.scratch + s.channels};
             T* y = operand<T>(l, 0);
@@ -273,7 +273,7 @@ Prepared batch_norm(const Call& c) {
 template <typename T>
 Prepared batch_norm_statistics(const Call& c) {
   const Channels s(c);
-  const ColumnCut cut(s.rows(), s.channels);
+  const ColumnCut cut(s.rows(), s.channels, 2);
   return {[=](const Launch& l) {
             float* const* o = l.operands;
             const T* x = operand<T>(l, 1);
@@ -422,7 +422,7 @@ struct WriteSums {
 template <typename T>
 Prepared batch_norm_sums(const Call& c) {
   const Channels s(c);
-  const ColumnCut cut(s.rows(), s.channels);
+  const ColumnCut cut(s.rows(), s.channels, 2);
   return {[=](const Launch& l) {
             float* const* o = l.operands;
             const T *x = operand<T>(l, 2), *dy = operand<T>(l, 3);
@@ -435,7 +435,7 @@ Prepared batch_norm_sums(const Call& c) {
 template <typename T>
 Prepared batch_norm_relu_sums(const Call& c) {
   const Channels s(c);
-  const ColumnCut cut(s.rows(), s.channels);
+  const ColumnCut cut(s.rows(), s.channels, 2);
   const bool added = c.shape[5] != 0, affine = !added && c.operands.size() > 6;
   const float high = c.scalars[0];
   return {[=](const Launch& l) {

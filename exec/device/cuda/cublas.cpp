@@ -251,18 +251,45 @@ struct Choice {
   }
 };
 
-/// Operands whose rows begin at odd places, where cuBLASLt has only slow kernels (by gpt2's 50,257 classes in
-/// bf16: 6.8 ms on an H200 in place of 0.9). They go through scratch, where rows begin at multiples of 16
-/// bytes, if each of their elements is used often enough to pay for the copy.
+/// Sizes that are no multiple of 16 bytes, where cuBLASLt has only slow kernels (by gpt2's 50,257 classes in
+/// bf16: 6.8 ms on an H200 in place of 0.9). Operands go through scratch then, with zeros up to the next
+/// multiple, if each of their elements is used often enough to pay for the copy.
 class Padding {
  public:
-  /// Changes the product's strides.
-  Padding(Product& p, const Types& types, Precision precision) {
-    if (precision == Precision::fp32) return;  // multiplied without tensor cores, which alone want it
-    // A result that is added to would have to be copied in as well.
-    if (p.beta == 0) place(0, p.m, p.n, p.ldc, bytes_of(types.out), p.k);
-    place(1, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, bytes_of(types.in), p.n);
-    place(2, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, bytes_of(types.in), p.m);
+  /// Changes the product's sizes and strides.
+  Padding(Product& p, const Types& types, bool bias, Precision precision) {
+    if (precision == Precision::fp32) return;  // without tensor cores, which alone want it
+    const auto step = static_cast<int64_t>(16 / bytes_of(types.in));
+    const auto up = [step](int64_t n) { return (n + step - 1) / step * step; };
+    // A result that is added to would have to be copied in as well; a bias of 4 bytes would be read beyond
+    // its end.
+    const bool alone = p.beta == 0 && !(bias && types.out == CUDA_R_32F);
+    Product q = p;
+    if (alone) q.n = up(p.n);
+    if (alone && p.transpose_a) q.m = up(p.m);
+    if (!p.transpose_a || p.transpose_b) q.k = up(p.k);
+    const auto lay = [&](std::size_t k, int64_t rows, int64_t columns, int64_t stride, int64_t to_rows,
+                         int64_t& to_stride, cudaDataType_t type) {
+      const int64_t to_columns = k == 0 ? q.n : up(columns);
+      if (to_rows == rows && to_columns == columns) return;
+      const auto bytes = static_cast<int64_t>(bytes_of(type));
+      of_[k] = {rows, columns, stride, to_rows, to_columns, scratch_, bytes_of(type)};
+      scratch_ += (to_rows * to_columns * bytes + 255) / 256 * 64;
+      to_stride = to_columns;
+    };
+    lay(0, p.m, p.n, p.ldc, q.m, q.ldc, types.out);
+    lay(1, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, p.transpose_a ? q.k : q.m, q.lda,
+        types.in);
+    lay(2, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.transpose_b ? q.n : q.k, q.ldb,
+        types.in);
+    int64_t copied = 0;
+    for (const Operand& o : of_) copied += o.to_rows * o.to_columns;
+    if (copied == 0 || copied * kUsesForACopy > p.m * p.n * p.k) {
+      of_ = {};
+      scratch_ = 0;
+    } else {
+      p = q;
+    }
   }
   int64_t scratch() const { return scratch_; }
   /// Where the product has operand k.
@@ -270,28 +297,28 @@ class Padding {
     return of_[k].moves() ? l.scratch + of_[k].place : l.operands[k];
   }
   void fill(const Launch& l) const {
-    for (const std::size_t k : {1U, 2U})
-      of_[k].copy(at(k, l), of_[k].padded, l.operands[k], of_[k].stride, l);
+    for (const std::size_t k : {1U, 2U}) {
+      const Operand& o = of_[k];
+      if (o.moves())
+        copy_rows({at(k, l), o.to_rows, o.to_columns, o.to_columns},
+                  {l.operands[k], o.rows, o.columns, o.stride}, o.bytes, l.stream);
+    }
   }
-  void take(const Launch& l) const { of_[0].copy(l.operands[0], of_[0].stride, at(0, l), of_[0].padded, l); }
+  void take(const Launch& l) const {
+    const Operand& o = of_[0];
+    if (o.moves())
+      copy_rows({l.operands[0], o.rows, o.columns, o.stride},
+                {at(0, l), o.to_rows, o.to_columns, o.to_columns}, o.bytes, l.stream);
+  }
 
  private:
   static constexpr int64_t kUsesForACopy = 128;
   struct Operand {
-    int64_t rows = 0, columns = 0, stride = 0, padded = 0, place = 0;
+    int64_t rows = 0, columns = 0, stride = 0;  ///< as they are
+    int64_t to_rows = 0, to_columns = 0, place = 0;
     std::size_t bytes = 0;
-    bool moves() const { return padded != stride; }
-    void copy(void* to, int64_t to_stride, const void* from, int64_t from_stride, const Launch& l) const {
-      if (moves()) copy_rows(to, to_stride, from, from_stride, rows, columns, bytes, l.stream);
-    }
+    bool moves() const { return to_rows > 0; }
   };
-  void place(std::size_t k, int64_t rows, int64_t columns, int64_t& stride, std::size_t bytes, int64_t uses) {
-    const int64_t step = 16 / static_cast<int64_t>(bytes), padded = (stride + step - 1) / step * step;
-    if (padded == stride || uses < kUsesForACopy) return;
-    of_[k] = {rows, columns, stride, padded, scratch_, bytes};
-    scratch_ += (rows * padded * static_cast<int64_t>(bytes) + 255) / 256 * 64;
-    stride = padded;
-  }
   std::array<Operand, 3> of_;
   int64_t scratch_ = 0;
 };
@@ -300,7 +327,7 @@ class Padding {
 Prepared gemm(const Call& call, const Types& types, Libraries& libraries, const Prepared& plain) {
   Product p(call);
   const bool bias = call.operands.size() > 3;
-  const Padding padding(p, types, libraries.precision);
+  const Padding padding(p, types, bias, libraries.precision);
   const auto choice = std::make_shared<Choice>(p, types, bias, libraries);
   choice->note(call, libraries);
   return {[choice, plain, bias, padding](const Launch& l) {

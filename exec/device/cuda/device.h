@@ -209,7 +209,7 @@ __device__ auto of_columns(const Value& value, int64_t column) {
 /// All chunks walk from the first rows to the last together, so that what was read last, and is still in the
 /// cache, are the last rows.
 template <int N, int W, typename Value>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, N == 1 ? 5 : 3)
     column_chunks(int64_t rows, int64_t columns, Value value, float* partial) {
   __shared__ Neighbours<float, W> part[N][kThreads];
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x, tile = blockDim.x * W;
@@ -228,8 +228,19 @@ __global__ void __launch_bounds__(kThreads, 3)
     };
     const int64_t step = int64_t{gridDim.y} * blockDim.y;
     int64_t r = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
-#pragma unroll 2
-    for (; r + step < rows; r += 2 * step) {  // two rows are read before any is written
+    if constexpr (N == 1) {  // whose rows are short: more of them fit into the registers
+#pragma unroll 1
+      for (; r + 3 * step < rows; r += 4 * step) {
+        const auto first_row = row(r), second = row(r + step), third = row(r + 2 * step),
+                   fourth = row(r + 3 * step);
+        add(first_row);
+        add(second);
+        add(third);
+        add(fourth);
+      }
+    }
+#pragma unroll(N)
+    for (; r + step < rows; r += 2 * step) {  // all rows of a turn are read before any is written
       const auto one = row(r), other = row(r + step);
       add(one);
       add(other);
@@ -251,17 +262,29 @@ __global__ void __launch_bounds__(kThreads, 3)
 /// Blocks of few columns, a sector of memory wide, and many chunks: often there are 64 columns only, and a
 /// loop over all their chunks would take longer than all else.
 constexpr unsigned kFinishColumns = 8, kFinishRows = 128;
+constexpr int kFinishAtOnce = 4;  ///< chunks that a thread reads before it adds any
 template <int N, typename Finish>
-__global__ void column_finish(int64_t chunks, int64_t columns, const float* partial, Finish finish) {
+__global__ void column_finish(unsigned chunks, int64_t columns, const float* partial, Finish finish) {
   constexpr unsigned kRowsOfWarp = kWarp / kFinishColumns;
   __shared__ float part[N][kFinishRows / kRowsOfWarp][kFinishColumns];
   const int64_t column = int64_t{blockIdx.x} * kFinishColumns + threadIdx.x;
   float sum[N] = {};
   if (column < columns) {
-#pragma unroll 4
-    for (int64_t c = threadIdx.y; c < chunks; c += blockDim.y) {
+#pragma unroll 1
+    for (unsigned from = threadIdx.y; from < chunks; from += kFinishAtOnce * blockDim.y) {
+      float v[kFinishAtOnce][N];
 #pragma unroll
-      for (int k = 0; k < N; ++k) sum[k] += partial[(c * N + k) * columns + column];
+      for (int a = 0; a < kFinishAtOnce; ++a) {
+        const unsigned c = from + a * blockDim.y;
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+          v[a][k] = c < chunks ? partial[(int64_t{c} * N + k) * columns + column] : 0;
+      }
+#pragma unroll
+      for (int a = 0; a < kFinishAtOnce; ++a) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) sum[k] += v[a][k];
+      }
     }
   }
 #pragma unroll
@@ -279,18 +302,22 @@ __global__ void column_finish(int64_t chunks, int64_t columns, const float* part
   finish(column, total);
 }
 
-/// How a column sum is cut: about as many blocks as a large chip runs at once (three of the widest on each
-/// of its 132 processors), and four rows a thread at least. Not by how elements are stored, so that sums of 2
-/// bytes and of 4 are made in one order.
+/// How a column sum is cut: about as many blocks as a large chip of 132 processors runs at once, and four
+/// rows a thread at least. Sums of one value read so little that waiting for memory is all they do while a
+/// matrix is small: all threads then have whole turns of four rows. Not by how elements are stored, so that
+/// sums of 2 bytes and of 4 are made in one order.
 struct ColumnCut {
   int64_t rows, columns, chunks;
   int wide = 1;  ///< columns that a thread takes: 16 bytes of 2-byte elements
   unsigned lanes;
-  ColumnCut(int64_t r, int64_t c) : rows(r), columns(c) {
+  ColumnCut(int64_t r, int64_t c, int values) : rows(r), columns(c) {
     while (wide < 8 && columns % (2 * wide) == 0) wide *= 2;
     lanes = lanes_for(columns / wide);
-    const int64_t at_once = wide == 8 ? 384 : 768, tiles = blocks_for(columns, lanes * wide);
-    chunks = std::max<int64_t>(1, std::min((at_once + tiles - 1) / tiles, rows / (kThreads / lanes * 4)));
+    const int64_t at_once = wide < 8 ? 768 : values == 1 ? 640 : 384;  // 5 or 3 of the widest a processor
+    const int64_t tiles = blocks_for(columns, lanes * wide), most = (at_once + tiles - 1) / tiles;
+    const int64_t turn = kThreads / lanes * 4;  // rows of a block
+    chunks = std::max<int64_t>(1, std::min(most, rows / turn));
+    if (values == 1) chunks = blocks_for(rows, blocks_for(rows, chunks * turn) * turn);
   }
   int64_t scratch(int values) const { return chunks * values * columns; }
 };
@@ -310,7 +337,7 @@ void column_sums(const ColumnCut& cut, bool contiguous, const Value& value, cons
   : wide == 2 ? sum(column_chunks<N, 2, Value>)
               : sum(column_chunks<N, 1, Value>);
   unsigned height = kWarp / kFinishColumns;
-  while (height < kFinishRows && height * 4 < cut.chunks) height *= 2;
+  while (height < kFinishRows && height * kFinishAtOnce < cut.chunks) height *= 2;
   launch(column_finish<N, Finish>, blocks_for(cut.columns, kFinishColumns), dim3(kFinishColumns, height),
          stream, cut.chunks, cut.columns, scratch, finish);
 }

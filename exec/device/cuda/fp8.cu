@@ -3,6 +3,12 @@
 // cuBLASLt wants them.
 #include "exec/device/cuda/fp8.h"
 
+#ifndef TANDEM_CUDA_EMULATED
+#include <cuda_fp8.h>
+#endif
+
+#include <type_traits>
+
 #include "exec/device/cuda/storage.h"
 
 namespace tandem::exec::cuda {
@@ -11,13 +17,28 @@ namespace {
 
 constexpr int kHistory = 16;
 
-/// Of one operand, zero at first.
+/// Of one operand, zero at first. A launch reads `scale` in all its blocks; the last of them to end writes.
 struct Scale {
   unsigned peaks[kHistory];  ///< largest magnitudes of the last launches, as bits of floats
   unsigned next;             ///< where the launch under way has its own
-  float scale;
+  unsigned ended;            ///< blocks of the launch under way
+  float scale;               ///< 0 before the first launch has ended: 1
 };
 constexpr int64_t kScaleFloats = sizeof(Scale) / sizeof(float);
+
+/// What is quantised: to[row, i] = x[row, i], or x[i, row] when transposed, of `rows` x `k` elements, both
+/// multiples of 16.
+struct Input {
+  int64_t rows, k;
+  bool gradient, half, transposed;
+  bool wide = false;  ///< x lies at a multiple of 16 bytes
+  unsigned blocks = 0;
+  const void* x = nullptr;
+  uint8_t* to = nullptr;
+  Scale* scale = nullptr;
+  float* back = nullptr;  ///< gets 1 / scale
+};
+__device__ inline float largest(const Input& o) { return o.gradient ? 57344.0F : 448.0F; }
 
 /// The largest power of two by which a magnitude stays in range; 1 when nothing, or nothing finite, is known.
 __device__ float scale_for(float magnitude, float largest) {
@@ -29,61 +50,176 @@ __device__ float scale_for(float magnitude, float largest) {
   return from_bits(static_cast<uint32_t>(127 + exponent) << 23);
 }
 
-/// One thread an operand.
-__global__ void rescale_kernel(Scale* scales, float* backs, float largest_a, float largest_b) {
-  Scale& s = scales[threadIdx.x];
+/// By the last block to end: the peak of this launch is known, which makes the scale of the next.
+__device__ void advance(const Input& o) {
+  Scale& s = *o.scale;
+  const volatile unsigned* peaks = s.peaks;  // other blocks' writes: not from this processor's cache
   float most = 0;
-  for (int i = 0; i < kHistory; ++i) most = fmaxf(most, from_bits(s.peaks[i]));
-  s.scale = scale_for(most, threadIdx.x == 0 ? largest_a : largest_b);
-  backs[threadIdx.x * kBacksApart] = 1 / s.scale;
+#pragma unroll
+  for (int i = 0; i < kHistory; ++i) most = fmaxf(most, from_bits(peaks[i]));
+  s.scale = scale_for(most, largest(o));
   s.next = (s.next + 1) % kHistory;
   s.peaks[s.next] = 0;
+  s.ended = 0;
 }
 
-/// to[row, i] = x[row, i], or x[i, row] when transposed, of `rows` x `k` elements; a block a tile.
-template <typename F, typename T>
-__global__ void quantise_kernel(int64_t rows, int64_t k, bool transposed, F* to, const T* x, Scale* scale) {
-  constexpr int kTile = 32, kStep = 8;
-  __shared__ float tile[kTile][kTile + 1], peaks[kStep];
-  const int64_t across = (k + kTile - 1) / kTile, row = blockIdx.x / across * kTile,
-                column = blockIdx.x % across * kTile;
-  const float factor = scale->scale;
+template <bool Wide, int W, typename T>
+__device__ void read(const T* p, float (&out)[W]) {
+  if constexpr (Wide) {
+    load_neighbours(p, out);
+  } else {
+#pragma unroll
+    for (int i = 0; i < W; ++i) out[i] = load(p + i);
+  }
+}
+
+/// Four numbers of 1 byte, the first lowest.
+template <typename F>
+__device__ uint32_t packed(float a, float b, float c, float d) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  // It rounds and cuts off as store() does; infinity, which it would cut off, too, is made NaN before.
+  const auto two = [](float low, float high) -> uint32_t {
+    return __nv_cvt_float2_to_fp8x2({fmaf(low, 0.0F, low), fmaf(high, 0.0F, high)}, __NV_SATFINITE,
+                                    std::is_same_v<F, E4m3> ? __NV_E4M3 : __NV_E5M2);
+  };
+  return two(a, b) | two(c, d) << 16;
+#else
+  F out[4];
+  store(out, a);
+  store(out + 1, b);
+  store(out + 2, c);
+  store(out + 3, d);
+  return out[0].bits | static_cast<uint32_t>(out[1].bits) << 8 | static_cast<uint32_t>(out[2].bits) << 16 |
+         static_cast<uint32_t>(out[3].bits) << 24;
+#endif
+}
+
+constexpr int kAhead = 4;  ///< reads of a thread that are under way at once
+
+/// Rows as they lie; returns the largest magnitude that the thread has seen.
+template <typename F, typename T, bool Wide>
+__device__ float straight(const Input& o, unsigned block, float factor) {
+  constexpr int W = kWide<T>;
+  const auto* x = static_cast<const T*>(o.x);
+  const auto packs = static_cast<unsigned>(o.rows * o.k / W), step = o.blocks * kThreads;
   float most = 0;
-  for (int i = static_cast<int>(threadIdx.y); i < kTile; i += kStep) {
-    const int64_t r = transposed ? column + i : row + i, c = (transposed ? row : column) + threadIdx.x;
-    const bool inside = transposed ? r < k && c < rows : r < rows && c < k;
-    const float v = inside ? load(x + r * (transposed ? rows : k) + c) : 0;
-    most = fmaxf(most, fabsf(v));
-    tile[i][threadIdx.x] = factor * v;
+  for (unsigned p = block * kThreads + threadIdx.x; p < packs; p += kAhead * step) {
+    float v[kAhead][W];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      if (p + a * step < packs) read<Wide>(x + int64_t{p + a * step} * W, v[a]);
+    }
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      if (p + a * step >= packs) break;
+      Neighbours<uint32_t, W / 4> out;
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        most = fmaxf(most, fabsf(v[a][i]));
+        v[a][i] *= factor;
+      }
+#pragma unroll
+      for (int i = 0; i < W; i += 4) out.v[i / 4] = packed<F>(v[a][i], v[a][i + 1], v[a][i + 2], v[a][i + 3]);
+      *reinterpret_cast<Neighbours<uint32_t, W / 4>*>(o.to + int64_t{p + a * step} * W) = out;
+    }
   }
-  for (int d = kWarp / 2; d > 0; d /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, d));
-  if (threadIdx.x == 0) peaks[threadIdx.y] = most;
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.y); i < kTile; i += kStep) {
-    const int64_t r = row + i, c = column + threadIdx.x;
-    if (r < rows && c < k) store(to + r * k + c, transposed ? tile[threadIdx.x][i] : tile[i][threadIdx.x]);
-  }
-  if (threadIdx.x != 0 || threadIdx.y != 0) return;
-  for (int i = 1; i < kStep; ++i) most = fmaxf(most, peaks[i]);
-  // Magnitudes are ordered as their bits; the largest is the same in any order.
-  atomicMax(&scale->peaks[scale->next], to_bits(most));
+  return most;
 }
 
-template <typename F, typename T>
-void quantise(int64_t rows, int64_t k, bool transposed, void* to, const void* x, Scale* scale,
-              Stream stream) {
-  // All tiles in x: the grid's other dimensions end at 65,535.
-  launch(quantise_kernel<F, T>, static_cast<unsigned>((k + 31) / 32 * ((rows + 31) / 32)), dim3(32, 8),
-         stream, rows, k, transposed, static_cast<F*>(to), static_cast<const T*>(x), scale);
+constexpr int kTile = 64, kFours = kTile / 4;
+using Tile = uint32_t[kTile][kFours + 1];  ///< [row][four numbers of it]
+
+__host__ __device__ inline unsigned tiles_along(int64_t elements) {
+  return static_cast<unsigned>((elements + kTile - 1) / kTile);
 }
-using Quantise = void (*)(int64_t, int64_t, bool, void*, const void*, Scale*, Stream);
-Quantise quantise_of(bool gradient, bool half) {
-  if (gradient) return half ? quantise<E5m2, Bf16> : quantise<E5m2, float>;
-  return half ? quantise<E4m3, Bf16> : quantise<E4m3, float>;
+
+/// Tile by tile: a thread reads four numbers of each of four rows of x and writes sixteen of one of `to`.
+template <typename F, typename T, bool Wide>
+__device__ float turned(const Input& o, unsigned block, float factor, Tile& tile) {
+  const auto* x = static_cast<const T*>(o.x);
+  const unsigned across = tiles_along(o.k), tiles = across * tiles_along(o.rows);
+  const unsigned x_row = threadIdx.x / kFours, x_column = threadIdx.x % kFours * 4, row = threadIdx.x / 4,
+                 four = threadIdx.x % 4 * 4;
+  float most = 0;
+  for (unsigned t = block; t < tiles; t += o.blocks) {
+    const int64_t first_row = int64_t{t / across} * kTile, first = int64_t{t % across} * kTile;
+    float v[4][4] = {};
+    const int64_t r = first_row + x_column, i = first + x_row * 4;
+    if (r < o.rows && i < o.k) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) read<Wide>(x + (i + j) * o.rows + r, v[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        most = fmaxf(most, fabsf(v[j][c]));
+        v[j][c] *= factor;
+      }
+    }
+    __syncthreads();  // the tile before has been read
+#pragma unroll
+    for (int c = 0; c < 4; ++c) tile[x_column + c][x_row] = packed<F>(v[0][c], v[1][c], v[2][c], v[3][c]);
+    __syncthreads();
+    if (first_row + row >= o.rows || first + four * 4 >= o.k) continue;
+    Neighbours<uint32_t, 4> out;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) out.v[j] = tile[row][four + j];
+    *reinterpret_cast<Neighbours<uint32_t, 4>*>(o.to + (first_row + row) * o.k + first + four * 4) = out;
+  }
+  return most;
+}
+
+template <typename F, typename T, bool Wide>
+__device__ float quantise(const Input& o, unsigned block, float factor, Tile& tile) {
+  return o.transposed ? turned<F, T, Wide>(o, block, factor, tile) : straight<F, T, Wide>(o, block, factor);
+}
+template <typename F>
+__device__ float quantise(const Input& o, unsigned block, float factor, Tile& tile) {
+  if (o.half)
+    return o.wide ? quantise<F, Bf16, true>(o, block, factor, tile)
+                  : quantise<F, Bf16, false>(o, block, factor, tile);
+  return o.wide ? quantise<F, float, true>(o, block, factor, tile)
+                : quantise<F, float, false>(o, block, factor, tile);
+}
+
+/// Both inputs of a product, some blocks each, and behind them the bias, if there is one, a thread an
+/// element.
+__global__ void __launch_bounds__(kThreads, 4)
+    quantise_kernel(Input a, Input b, int64_t n, Bf16* short_bias, const float* bias) {
+  __shared__ Tile tile;
+  unsigned block = blockIdx.x;
+  if (block >= a.blocks + b.blocks) {
+    const int64_t i = int64_t{block - a.blocks - b.blocks} * kThreads + threadIdx.x;
+    if (i < n) store(short_bias + i, bias[i]);
+    return;
+  }
+  const bool first = block < a.blocks;
+  const Input o = first ? a : b;
+  if (!first) block -= a.blocks;
+  Scale& s = *o.scale;
+  const float factor = s.scale == 0 ? 1 : s.scale;
+  const float most =
+      block_max(o.gradient ? quantise<E5m2>(o, block, factor, tile) : quantise<E4m3>(o, block, factor, tile));
+  if (threadIdx.x != 0) return;
+  if (block == 0) *o.back = 1 / factor;
+  // Magnitudes are ordered as their bits; the largest is the same in any order.
+  atomicMax(&s.peaks[s.next], to_bits(most));
+  __threadfence();
+  if (atomicAdd(&s.ended, 1U) + 1 != o.blocks) return;
+  __threadfence();
+  advance(o);
+}
+
+/// At most two blocks of each input on each of a large chip's 132 processors, so that all run at once and few
+/// change the peak.
+unsigned blocks_to_quantise(const Input& o) {
+  const int64_t packs = o.rows * o.k / (o.half ? kWide<Bf16> : kWide<float>);
+  const unsigned all = o.transposed ? tiles_along(o.rows) * tiles_along(o.k) : blocks_for(packs);
+  return std::min(all, 264U);
 }
 
 bool is_gradient(const Call& c, unsigned operand) { return (c.gradients >> operand & 1U) != 0; }
-float largest(bool gradient) { return gradient ? 57344.0F : 448.0F; }
 
 /// One thread an element.
 template <typename Y, typename A, typename B>
@@ -128,25 +264,34 @@ Prepared fallback_fp8(const Call& call) {
 
 Prepared multiply_fp8(const Call& call, const PrepareFp8& prepare) {
   const int64_t m = call.shape[0], n = call.shape[1], k = call.shape[2];
-  const bool transpose_a = call.shape[3] != 0, transpose_b = call.shape[4] != 0;
   const bool bias = call.operands.size() > 3;
   const auto floats = [](int64_t bytes) { return (bytes + 255) / 256 * 64; };
   const int64_t at_b = floats(m * k), at_bias = at_b + floats(n * k), at_backs = at_bias + floats(2 * n),
                 rest = at_backs + 2 * kBacksApart;
-  const Quantise to_a = quantise_of(is_gradient(call, 1), call.half(1)),
-                 to_b = quantise_of(is_gradient(call, 2), call.half(2));
-  const float most_a = largest(is_gradient(call, 1)), most_b = largest(is_gradient(call, 2));
+  const auto input = [&](unsigned operand, int64_t rows, bool transposed) {
+    Input o{rows, k, is_gradient(call, operand), call.half(operand), transposed};
+    o.blocks = blocks_to_quantise(o);
+    return o;
+  };
+  const Input input_a = input(1, m, call.shape[3] != 0), input_b = input(2, n, call.shape[4] == 0);
+  const unsigned blocks = input_a.blocks + input_b.blocks + (bias ? blocks_for(n) : 0);
   const Prepared made = prepare(call);
   Prepared out;
   out.run = [=](const Launch& l) {
     float* const* o = l.operands;
-    auto* scales = reinterpret_cast<Scale*>(l.kept);
-    float *backs = l.scratch + at_backs, *short_copy = l.scratch + at_bias;
-    launch(rescale_kernel, 1, 2, l.stream, scales, backs, most_a, most_b);
-    to_a(m, k, transpose_a, l.scratch, o[1], scales, l.stream);
-    to_b(n, k, !transpose_b, l.scratch + at_b, o[2], scales + 1, l.stream);
-    if (bias) narrow(short_copy, o[3], Precision::bf16, n, l.stream);
-    float* operands[] = {o[0], l.scratch, l.scratch + at_b, bias ? short_copy : nullptr, backs};
+    float *backs = l.scratch + at_backs, *short_bias = bias ? l.scratch + at_bias : nullptr;
+    const auto placed = [&](Input in, unsigned operand, float* to, float* back) {
+      in.x = o[operand];
+      in.wide = wide_aligned(in.x);
+      in.to = reinterpret_cast<uint8_t*>(to);
+      in.scale = reinterpret_cast<Scale*>(l.kept) + (operand - 1);
+      in.back = back;
+      return in;
+    };
+    launch(quantise_kernel, blocks, kThreads, l.stream, placed(input_a, 1, l.scratch, backs),
+           placed(input_b, 2, l.scratch + at_b, backs + kBacksApart), n, reinterpret_cast<Bf16*>(short_bias),
+           bias ? o[3] : nullptr);
+    float* operands[] = {o[0], l.scratch, l.scratch + at_b, short_bias, backs};
     made.run({operands, l.state, l.scratch + rest, l.stream, nullptr});
   };
   out.scratch = rest + made.scratch;

@@ -9,11 +9,10 @@ namespace tandem::exec::cuda {
 
 namespace {
 
-/// Four elements a thread, as 16 bytes of floats and 8 of halves; `Wide`: both lie at multiples of these.
+/// Four elements from there on, as 16 bytes of floats and 8 of halves; `Wide`: both lie at multiples of
+/// these. Otherwise one.
 template <bool Wide, typename T>
-__global__ void narrow_kernel(int64_t n, T* to, const float* from, const State* scaled) {
-  const float factor = scaled == nullptr ? 1 : scaled->loss_scale;
-  const int64_t i = global_index() * (Wide ? 4 : 1);
+__device__ void narrow_four(int64_t i, int64_t n, T* to, const float* from, float factor) {
   if constexpr (Wide) {
     if (i + 4 <= n) {
       float v[4];
@@ -25,6 +24,10 @@ __global__ void narrow_kernel(int64_t n, T* to, const float* from, const State* 
     }
   }
   for (int64_t k = i; k < n && k < i + (Wide ? 4 : 1); ++k) store(to + k, factor * from[k]);
+}
+template <bool Wide, typename T>
+__global__ void narrow_kernel(int64_t n, T* to, const float* from, const State* scaled) {
+  narrow_four<Wide>(global_index() * (Wide ? 4 : 1), n, to, from, scaled == nullptr ? 1 : scaled->loss_scale);
 }
 template <bool Wide, typename T>
 __global__ void upcast_kernel(int64_t n, float* to, const T* from, const State* scaled) {
@@ -64,22 +67,57 @@ void upcast_from(float* to, const T* from, int64_t n, const State* scaled, Strea
     launch(upcast_kernel<false, T>, blocks_for(n), kThreads, stream, n, to, from, scaled);
 }
 
-/// One row a block of y, in parts of kTaken elements a thread.
+/// Vectors that all lie as narrow_kernel's wide ones, in one launch.
+struct Vectors {
+  static constexpr int kMost = 3;
+  int count = 0;
+  unsigned blocks[kMost] = {};
+  int64_t n[kMost] = {};
+  void* to[kMost] = {};
+  const float* from[kMost] = {};
+};
+template <typename T>
+__global__ void narrow_vectors_kernel(Vectors vectors) {
+  unsigned block = blockIdx.x;
+#pragma unroll
+  for (int v = 0; v < Vectors::kMost; ++v) {
+    if (block < vectors.blocks[v]) {
+      narrow_four<true>((int64_t{block} * kThreads + threadIdx.x) * 4, vectors.n[v],
+                        static_cast<T*>(vectors.to[v]), vectors.from[v], 1);
+      return;
+    }
+    block -= vectors.blocks[v];
+  }
+}
+template <typename T>
+void narrow_vectors(Vectors& vectors, Stream stream) {
+  unsigned all = 0;
+  bool wide = true;
+  for (int v = 0; v < vectors.count; ++v) {
+    all += vectors.blocks[v] = vectors.n[v] == 0 ? 0 : blocks_for(vectors.n[v], 4L * kThreads);
+    wide = wide && wide_pair<T>(vectors.from[v], vectors.to[v]);
+  }
+  if (wide && all > 0) return launch(narrow_vectors_kernel<T>, all, kThreads, stream, vectors);
+  for (int v = 0; v < vectors.count; ++v)
+    narrow_to(static_cast<T*>(vectors.to[v]), vectors.from[v], vectors.n[v], nullptr, stream);
+}
+
+/// A row a block, in parts of kTaken elements a thread.
 constexpr int kTaken = 8;
 template <typename T>
-__global__ void copy_rows_kernel(int64_t columns, T* to, int64_t to_stride, const T* from,
-                                 int64_t from_stride) {
-  T* const target = to + blockIdx.x * to_stride;
-  const T* const source = from + blockIdx.x * from_stride;
-  const int64_t begin = static_cast<int64_t>(blockIdx.y) * kThreads * kTaken + threadIdx.x;
+__global__ void copy_rows_kernel(Matrix to, Matrix from) {
+  const int64_t row = blockIdx.x, begin = static_cast<int64_t>(blockIdx.y) * kThreads * kTaken + threadIdx.x;
+  T* const target = static_cast<T*>(to.at) + row * to.stride;
+  const T* const source = static_cast<const T*>(from.at) + row * from.stride;
   T v[kTaken];
 #pragma unroll
   for (int k = 0; k < kTaken; ++k) {
-    if (begin + k * kThreads < columns) v[k] = source[begin + k * kThreads];
+    const int64_t column = begin + k * kThreads;
+    v[k] = row < from.rows && column < from.columns ? source[column] : T{0};
   }
 #pragma unroll
   for (int k = 0; k < kTaken; ++k) {
-    if (begin + k * kThreads < columns) target[begin + k * kThreads] = v[k];
+    if (begin + k * kThreads < to.columns) target[begin + k * kThreads] = v[k];
   }
 }
 
@@ -119,27 +157,27 @@ Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prep
   return {[=](const Launch& l) {
             float* const* o = l.operands;
             float* operands[] = {o[0], o[1], o[2], bias ? o[3] : nullptr};
+            Vectors vectors;
             const auto shorten = [&](std::size_t k, int64_t place, int64_t n) {
               operands[k] = l.scratch + place;
-              narrow(operands[k], o[k], half, n, l.stream);
+              vectors.to[vectors.count] = operands[k];
+              vectors.from[vectors.count] = o[k];
+              vectors.n[vectors.count++] = n;
             };
             if (copy_a) shorten(1, 0, s.a);
             if (copy_b) shorten(2, at_b, s.b);
             if (short_bias) shorten(3, at_bias, s.channels);
+            half == Precision::bf16 ? narrow_vectors<Bf16>(vectors, l.stream)
+                                    : narrow_vectors<Fp16>(vectors, l.stream);
             made.run({operands, l.state, l.scratch + rest, l.stream});
           },
           rest + made.scratch};
 }
 
-void copy_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t rows,
-               int64_t columns, std::size_t bytes, Stream stream) {
-  const dim3 grid(static_cast<unsigned>(rows), blocks_for(columns, int64_t{kThreads} * kTaken));
-  if (bytes == 2)
-    launch(copy_rows_kernel<uint16_t>, grid, kThreads, stream, columns, static_cast<uint16_t*>(to), to_stride,
-           static_cast<const uint16_t*>(from), from_stride);
-  else
-    launch(copy_rows_kernel<uint32_t>, grid, kThreads, stream, columns, static_cast<uint32_t*>(to), to_stride,
-           static_cast<const uint32_t*>(from), from_stride);
+void copy_rows(const Matrix& to, const Matrix& from, std::size_t bytes, Stream stream) {
+  const dim3 grid(static_cast<unsigned>(to.rows), blocks_for(to.columns, int64_t{kThreads} * kTaken));
+  launch(bytes == 2 ? copy_rows_kernel<uint16_t> : copy_rows_kernel<uint32_t>, grid, kThreads, stream, to,
+         from);
 }
 
 void upcast(float* to, const void* from, Precision half, int64_t elements, Stream stream,

@@ -125,9 +125,13 @@ void upcast(float* to, const void* from, Precision half, int64_t elements, Strea
             const State* scaled = nullptr);
 void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream,
             const State* scaled = nullptr);
-/// Rows of `columns` elements of 2 or 4 bytes each, which begin so many elements after one another.
-void copy_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t rows,
-               int64_t columns, std::size_t bytes, Stream stream);
+/// Rows that begin `stride` elements after one another.
+struct Matrix {
+  void* at;
+  int64_t rows, columns, stride;
+};
+/// Elements of 2 or 4 bytes; what `from` has not becomes 0.
+void copy_rows(const Matrix& to, const Matrix& from, std::size_t bytes, Stream stream);
 
 /// Throws DeviceError when the last launch was refused.
 void check_launch();

@@ -209,7 +209,7 @@ template <typename T>
 Prepared row_norm_sums(const Call& c) {
   const Rows s(c);
   const bool shifted = c.operands.size() > 4;
-  const ColumnCut cut(s.outer * s.space, s.groups * s.channels);
+  const ColumnCut cut(s.outer * s.space, s.groups * s.channels, 2);
   return {[=](const Launch& l) {
             const std::size_t in = shifted ? 2 : 1;
             const T *x = operand<T>(l, in), *dy = operand<T>(l, in + 1);

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Numbers of 2 bytes in memory, for the .cu files. Converted by integer arithmetic, rounding to nearest even:
-// the same code on every chip, and on the tests' emulated device.
+// Numbers of 2 bytes in memory, for the .cu files. Converted by integer arithmetic, rounding to nearest even,
+// on the tests' emulated device and on old chips; later ones have instructions for the same, but for which
+// NaN a NaN becomes.
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
 #include <cstring>
 
 #include "exec/device/cuda/device.h"
@@ -39,17 +45,28 @@ __host__ __device__ inline float load(const Bf16* p) {
   return from_bits(static_cast<uint32_t>(p->bits) << 16);
 }
 __host__ __device__ inline void store(Bf16* p, float v) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  p->bits = __bfloat16_as_ushort(__float2bfloat16_rn(v));
+#else
   const uint32_t u = to_bits(v);
   const bool nan = (u & 0x7fffffffU) > 0x7f800000U;  // must not be rounded to infinity
   p->bits = static_cast<uint16_t>(nan ? u >> 16 | 0x40U : (u + 0x7fffU + (u >> 16 & 1U)) >> 16);
+#endif
 }
 
 __host__ __device__ inline float load(const Fp16* p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return __half2float(__ushort_as_half(p->bits));
+#else
   const uint32_t sign = (p->bits & 0x8000U) << 16, rest = static_cast<uint32_t>(p->bits & 0x7fffU) << 13;
   if (rest >= 0x7c00U << 13) return from_bits(sign | 0x7f800000U | rest);
   return from_bits(sign | to_bits(from_bits(rest) * 0x1p112F));  // the exponents' biases differ by 112
+#endif
 }
 __host__ __device__ inline void store(Fp16* p, float v) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  p->bits = __half_as_ushort(__float2half_rn(v));
+#else
   const uint32_t u = to_bits(v), sign = u >> 16 & 0x8000U;
   uint32_t rest = u & 0x7fffffffU;
   const float magnitude = from_bits(rest);
@@ -63,6 +80,7 @@ __host__ __device__ inline void store(Fp16* p, float v) {
     rest = (rest - (112U << 23) + 0xfffU + (rest >> 13 & 1U)) >> 13;
   }
   p->bits = static_cast<uint16_t>(sign | rest);
+#endif
 }
 
 /// A number as T holds it.
