@@ -151,7 +151,8 @@ Rates rates_of_all(const std::vector<CurveRows>& groups, bool products) {
 
 /// Few kernels of a kind do not tell a start from bytes from flops: each rate's share that differs from that
 /// of all kinds counts as much as kTrust x as large an error of a kernel. Efforts that those do not take
-/// count as if they were kLeast of a kernel's time.
+/// count as if they were kLeast of a kernel's time. Both are of resnet50, gpt2, bert-large and vgg16 in bf16
+/// on an H200, each left out in turn: 0.1 to 1 and 0.02 to 0.05 are as good.
 Rates rates_near(const CurveRows& rows, const Rates& usual) {
   constexpr double kTrust = 0.3, kLeast = 0.02;
   const Eigen::MatrixXd shares = rows.shares();
