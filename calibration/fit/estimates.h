@@ -21,10 +21,11 @@ double slowest_of(int64_t n, double sigma);
 
 // ---- kernels of one worker ----
 
-/// [kind x passes + pass]: (base, per flop, per byte) >= 0 that minimise the sum over measured kernels of
-/// (1 - curve / median)^2: non-negative least squares by exhaustion of the active sets (Lawson and Hanson
-/// 1974, chapter 23, for three unknowns). `spread` is the root mean square of log(median / curve). Without
-/// kernels: samples 0.
+/// [kind x passes + pass]: rates >= 0 of a kernel's efforts (KernelCurve) that minimise the sum over measured
+/// kernels of (1 - curve / median)^2: non-negative least squares by exhaustion of the active sets (Lawson and
+/// Hanson 1974, chapter 23, for the at most nine unknowns there are). On a GPU rates that the kernels of one
+/// kind and pass leave open are near those of all products, or of all other kernels (a ridge: Hoerl and
+/// Kennard 1970). `spread` is the root mean square of log(median / curve). Without kernels: samples 0.
 std::vector<KernelCurve> kernel_curves(const Measurements& m);
 
 /// What KernelNeighbours prices by. A kernel that several layers of a graph hold counts once a graph, with
@@ -32,7 +33,14 @@ std::vector<KernelCurve> kernel_curves(const Measurements& m);
 /// sum. Throws InputError when no kernel of one worker was measured.
 std::vector<KernelSample> kernel_samples(const Measurements& m);
 
-/// How far off predictions are of kernels whose own graph is left out of the samples.
+/// What the profile prices by.
+KernelNeighbours neighbours(const Measurements& m);
+
+/// The same by curves that are fitted without `graph`, where any other has kernels of the kind and pass. Ask
+/// it `without` that graph: it then knows nothing of it.
+KernelNeighbours neighbours_without(const Measurements& m, uint32_t graph);
+
+/// How far off predictions are of kernels whose own graph is left out, of the samples and of the curves.
 struct LeaveOneOut {
   double kernels = 0;  ///< mean |log(predicted / measured)| of each kernel's launches in a step
   double graphs = 0;   ///< the same of the sums over each graph
@@ -40,7 +48,7 @@ struct LeaveOneOut {
   /// nearest sample, by time and at most KernelNeighbours::kFar: MachineProfile::error.
   double per_distance = 0;
 };
-LeaveOneOut leave_one_out(const Measurements& m, const KernelNeighbours& kernels);
+LeaveOneOut leave_one_out(const Measurements& m);
 
 // ---- steps ----
 
@@ -50,8 +58,17 @@ std::vector<double> slowdown(const Measurements& m, int64_t active);
 /// [active - 1]: the above, up to the most workers measured.
 std::vector<std::vector<double>> slowdowns(const Measurements& m);
 
-/// Of an op: median over graphs of one worker of (step - kernels) / ops, at least 0.
+/// Of an op: median over graphs of one worker of (step - kernels) / ops, at least 0; 0 on a GPU, whose host
+/// has issued ops before their turn comes.
 double op_overhead(const Measurements& m);
+
+/// On a GPU what each kernel takes in a step beyond its own time, such as what passes from the end of one to
+/// the start of the next: median over graphs of one worker of (step - kernels) / kernels, at least 0; else 0.
+double kernel_overhead(const Measurements& m);
+
+/// On a GPU what that leaves unexplained of a step: 1.4826 x median over graphs of one worker of
+/// |log((kernels + kernel_overhead) / step)|; else 0.
+double error_of_overhead(const Measurements& m);
 
 /// From one lane's thread to another's: median over graphs of two workers of (step - kernels x slowest_of(2,
 /// step_sigma) - all-reduce - op_overhead x ops) / 2, since the comm lane is woken and wakes the compute

@@ -21,9 +21,11 @@ KernelEstimates kernel_estimates(const Measurements& m, Precision precision) {
   out.precision = precision;
   out.curves = kernel_curves(m);
   out.samples = kernel_samples(m);
-  out.errors = leave_one_out(m, KernelNeighbours(out.samples, out.curves));
+  out.errors = leave_one_out(m);
   out.error_of_several = error_of_several(m);
   out.op_overhead = op_overhead(m);
+  out.kernel_overhead = kernel_overhead(m);
+  out.error_of_overhead = error_of_overhead(m);
   out.wake = wake(m);
   out.step_sigma = step_sigma(m);
   out.slowdowns = slowdowns(m);

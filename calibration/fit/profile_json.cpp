@@ -103,8 +103,10 @@ JsonWriter slowdowns(const std::vector<std::vector<double>>& by_active) {
 void add_kernels(JsonWriter& d, const KernelEstimates& k) {
   d["error_per_distance"] = k.errors.per_distance;
   d["error_of_several"] = k.error_of_several;
+  if (k.error_of_overhead > 0) d["error_of_overhead"] = k.error_of_overhead;
   d["kernel_error"] = k.errors.kernels;
   d["op_overhead_seconds"] = k.op_overhead;
+  if (k.kernel_overhead > 0) d["kernel_overhead_seconds"] = k.kernel_overhead;
   d["wake_seconds"] = k.wake;
   d["step_sigma"] = k.step_sigma;
   d["slowdown"] = slowdowns(k.slowdowns);
@@ -112,13 +114,10 @@ void add_kernels(JsonWriter& d, const KernelEstimates& k) {
   for (std::size_t g = 0; g < k.curves.size(); ++g) {
     const KernelCurve& c = k.curves[g];
     if (c.samples == 0) continue;
-    d["curves"].push_back({{"kind", name(static_cast<KernelKind>(g / kPasses))},
-                           {"pass", name(static_cast<Pass>(g % kPasses))},
-                           {"base_seconds", c.base},
-                           {"seconds_per_flop", c.per_flop},
-                           {"seconds_per_byte", c.per_byte},
-                           {"spread", c.spread},
-                           {"samples", c.samples}});
+    JsonWriter row = {{"kind", name(static_cast<KernelKind>(g / kPasses))},
+                      {"pass", name(static_cast<Pass>(g % kPasses))}};
+    c.to_json(row);
+    d["curves"].push_back(std::move(row));
   }
   d["kernels"] = JsonWriter::array();
   for (const KernelSample& s : k.samples) {

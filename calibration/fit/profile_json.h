@@ -16,7 +16,8 @@ struct KernelEstimates {
   std::vector<KernelCurve> curves;  ///< [kind x passes + pass]
   std::vector<KernelSample> samples;
   LeaveOneOut errors;
-  double error_of_several = 0, op_overhead = 0, wake = 0, step_sigma = 0;
+  double error_of_several = 0, error_of_overhead = 0, op_overhead = 0, kernel_overhead = 0, wake = 0,
+         step_sigma = 0;
   std::vector<std::vector<double>> slowdowns;  ///< [active - 1][kind]
 };
 

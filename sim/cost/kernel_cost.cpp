@@ -13,6 +13,7 @@
 
 #include "base/data.h"
 #include "base/json.h"
+#include "sim/cost/product.h"
 
 namespace tandem::sim {
 namespace {
@@ -121,27 +122,7 @@ const Profile& profile_of(const std::string& name) {
   return found != known.end() ? found->second : known.emplace(name, read_profile(name)).first->second;
 }
 
-/// The matrix product that a kernel does: `groups` times C[m, n] += A[m, k] B[k, n].
-struct Product {
-  double groups, m, n, k;
-};
-
 double count(int64_t n) { return static_cast<double>(n); }
-
-Product product(const ConvShape& s, Pass pass) {
-  const auto volume = [](const std::array<int64_t, 3>& a) { return count(a[0]) * count(a[1]) * count(a[2]); };
-  const double groups = count(s.groups), batch = count(s.batch), taps = volume(s.kernel);
-  const double in_channels = count(s.in_channels) / groups, out_channels = count(s.out_channels) / groups;
-  // All three passes do the same multiply-adds: the third size follows from the other two.
-  const double macs = count(s.macs()) / groups;
-  if (pass == Pass::backward_weights) {
-    return {groups, out_channels, in_channels * taps, macs / (out_channels * in_channels * taps)};
-  }
-  const bool makes_input = (pass == Pass::backward_data) != s.transposed;
-  const double rows = batch * volume(pass == Pass::backward_data ? s.in : s.out);
-  const double columns = makes_input ? in_channels : out_channels;
-  return {groups, rows, columns, macs / (rows * columns)};
-}
 
 double p4(double a, double b) { return std::sqrt(std::sqrt(a * a * a * a + b * b * b * b)); }
 
@@ -215,7 +196,7 @@ struct KernelCost::Impl {
     const double gather = fp32_arithmetic ? 0 : flops / (units * curve.feed) * element / 2;
     // Their efficiencies are of convolutions that were measured themselves.
     const Rate rate{product.peak, std::numeric_limits<double>::infinity()};
-    return matrix(rate, flops, tandem::sim::product(s, k.pass), efficiency, bytes, found, gather);
+    return matrix(rate, flops, product_of(s, k.pass), efficiency, bytes, found, gather);
   }
 
   /// {batch, heads, kv_heads, query, key, head_dim, causal, fused}: two products, and `scores` passes over

@@ -18,9 +18,7 @@ namespace {
 
 constexpr std::size_t kMostRecorded = 65536;  ///< steps of a few microseconds would be millions
 
-double log2_of(double value) { return std::log2(std::max(value, 0.0) + 1); }
 double real(int64_t n) { return static_cast<double>(n); }
-double moved(const Kernel& k) { return real(k.read.n) + real(k.written.n); }
 
 template <typename E>
 E named(const Json& json, int count) {
@@ -44,83 +42,8 @@ std::string_view name(CopyWay way) {
   return names.at(static_cast<std::size_t>(way));
 }
 
-double KernelCurve::seconds(const Kernel& k) const {
-  return std::max(1e-8, base + per_flop * real(k.flops.n) + per_byte * moved(k));
-}
-
 double normal_score(int64_t rank, int64_t n) {
   return boost::math::quantile(boost::math::normal(), (real(rank) - 0.375) / (real(n) + 0.25));
-}
-
-std::vector<double> position(const Kernel& k, Bytes step) {
-  if (k.pass == Pass::update && !k.shape.empty()) {
-    const double elements = std::max(1.0, real(k.shape[0]));
-    return {log2_of(real(step.n)), 4 * log2_of(real(k.flops.n) / elements),
-            4 * log2_of(real(k.read.n) / elements), 4 * log2_of(real(k.written.n) / elements)};
-  }
-  std::vector<double> p{0.5 * log2_of(real(k.flops.n)), 0.5 * log2_of(moved(k))};
-  if (k.kind == KernelKind::conv) {
-    const ConvShape s = ConvShape::unpack(k.shape);
-    const auto volume = [](const std::array<int64_t, 3>& a) { return real(a[0] * a[1] * a[2]); };
-    for (const double v : {real(s.batch), real(s.in_channels / s.groups), real(s.out_channels / s.groups),
-                           real(s.groups), volume(s.out), volume(s.kernel), volume(s.stride)})
-      p.push_back(log2_of(v));
-    // Vector kernels work on sixteen channels at a time: what a group of channels leaves empty costs as much.
-    for (const int64_t c : {s.in_channels / s.groups, s.out_channels / s.groups})
-      p.push_back(3 * std::log2(real((c + 15) / 16 * 16) / real(c)));
-    return p;
-  }
-  if (k.kind == KernelKind::gemm || k.kind == KernelKind::attention) {
-    for (const int64_t n : k.shape) p.push_back(log2_of(real(n)));
-    return p;
-  }
-  // What a pass over memory does to each element tells a tanh from a copy.
-  const double elements = std::max(1.0, std::max(real(k.read.n), real(k.written.n)) / 4);
-  p.push_back(4 * log2_of(real(k.flops.n) / elements));
-  p.push_back(4 * log2_of(real(k.read.n) / elements));
-  p.push_back(4 * log2_of(real(k.written.n) / elements));
-  if (!k.shape.empty()) p.push_back(0.3 * log2_of(real(k.shape[0])));
-  return p;
-}
-
-KernelNeighbours::KernelNeighbours(std::vector<KernelSample> samples, std::vector<KernelCurve> curves)
-    : samples_(std::move(samples)),
-      curves_(std::move(curves)),
-      members_(std::size_t{kKernelKinds} * kPasses) {
-  curves_.resize(members_.size());
-  for (std::size_t i = 0; i < samples_.size(); ++i) {
-    const Kernel& k = samples_[i].kernel;
-    members_[group(k)].push_back(i);
-    positions_.push_back(position(k, samples_[i].step));
-    residuals_.push_back(std::log(samples_[i].seconds / curves_[group(k)].seconds(k)));
-  }
-}
-
-double KernelNeighbours::seconds(const Kernel& k, Bytes step, double* distance,
-                                 std::optional<uint32_t> without) const {
-  const std::vector<double> at = position(k, step);
-  double weights = 0, sum = 0, nearest = 1e9;
-  for (const std::size_t i : members_[group(k)]) {
-    if (without && samples_[i].source == *without) continue;
-    if (positions_[i].size() != at.size()) continue;
-    double square = 0;
-    for (std::size_t d = 0; d < at.size(); ++d)
-      square += (at[d] - positions_[i][d]) * (at[d] - positions_[i][d]);
-    nearest = std::min(nearest, std::sqrt(square));
-    const double w = 1 / ((square + 1e-3) * (square + 1e-3));
-    weights += w;
-    sum += w * residuals_[i];
-  }
-  if (distance != nullptr) *distance = nearest;
-  // Far from everything measured the curve alone speaks.
-  constexpr double kCurve = 1.0 / (16 * 16);
-  return curves_[group(k)].seconds(k) * std::exp(sum / (weights + kCurve)) * real(k.repeat);
-}
-
-void note_far(const Kernel& k, std::vector<std::string>& notes) {
-  std::string note = fmt::format("{} {} kernels unlike any measured: priced by the fitted curve",
-                                 name(k.kind), name(k.pass));
-  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
 }
 
 std::shared_ptr<const MachineProfile> MachineProfile::find(const std::string& name, Precision precision) {
@@ -161,25 +84,25 @@ const Json& measured_in(const Json& d, Precision precision) {
 MachineProfile::MachineProfile(const Json& d, Precision precision) {
   cores_ = d.at("cores").as_int(1, 65536);
   busy_ = d.text("busy", "");
-  read_kernels(measured_in(d, precision));
   read_transfers(d);
+  read_kernels(measured_in(d, precision));
   read_disturbances(d);
 }
 
 void MachineProfile::read_kernels(const Json& d) {
   op_overhead_ = d.at("op_overhead_seconds").as_real(0, 1);
+  kernel_overhead_ = d.real("kernel_overhead_seconds", 0, 0, 1);
   wake_ = d.at("wake_seconds").as_real(0, 1);
   step_sigma_ = d.at("step_sigma").as_real(0, 10);
   error_per_distance_ = d.at("error_per_distance").as_real(0, 10);
+  error_of_overhead_ = d.real("error_of_overhead", 0, 0, 10);
   error_of_several_ = d.at("error_of_several").as_real(0, 10);
   std::vector<KernelCurve> curves(std::size_t{kKernelKinds} * kPasses);
   for (const Json& c : d.at("curves").items()) {
     Kernel k;
     k.kind = named<KernelKind>(c.at("kind"), kKernelKinds);
     k.pass = named<Pass>(c.at("pass"), kPasses);
-    curves[KernelNeighbours::group(k)] = {
-        c.at("base_seconds").as_real(0, 1e3), c.at("seconds_per_flop").as_real(0, 1),
-        c.at("seconds_per_byte").as_real(0, 1), c.at("spread").as_real(0, 100), c.at("samples").as_int(0)};
+    curves[KernelNeighbours::group(k)] = KernelCurve::from_json(c);
   }
   std::vector<KernelSample> samples;
   for (const Json& s : d.at("kernels").items()) {
@@ -196,7 +119,7 @@ void MachineProfile::read_kernels(const Json& d) {
     if (s.find("step_bytes") != nullptr) sample.step.n = s.at("step_bytes").as_int(0);
     samples.push_back(std::move(sample));
   }
-  kernels_ = std::make_unique<KernelNeighbours>(std::move(samples), std::move(curves));
+  kernels_ = std::make_unique<KernelNeighbours>(std::move(samples), std::move(curves), apart());
   for (const Json& row : d.at("slowdown").items()) {
     std::vector<double> kinds(kKernelKinds, 1);
     for (const auto& [kind, factor] : row.members()) {
@@ -279,7 +202,7 @@ double MachineProfile::tcp_message(double bytes, double rate) const {
 double MachineProfile::tcp_cpu(double bytes) const { return interpolate(tcp_cpu_, bytes); }
 
 double MachineProfile::seconds(const Kernel& k, int64_t active, Bytes step, double* distance) const {
-  double t = kernels_->seconds(k, step, distance);
+  double t = kernels_->seconds(k, step, distance) + kernel_overhead_;
   if (slowdown_.empty()) return t;
   const auto running = std::min<int64_t>(active, static_cast<int64_t>(slowdown_.size()));
   t *= slowdown_[static_cast<std::size_t>(running - 1)][static_cast<std::size_t>(k.kind)];

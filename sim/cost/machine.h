@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "models/kernel.h"
 #include "sim/cost/input_rates.h"
+#include "sim/cost/neighbours.h"
 #include "sim/plan/plan.h"
 
 namespace tandem::sim {
@@ -35,59 +36,9 @@ enum class CopyWay : uint8_t {
 inline constexpr int kCopyWays = 7;
 std::string_view name(CopyWay way);  ///< "memory", "pinned-to-device", ...
 
-/// One kernel as measured: the median over its launches.
-struct KernelSample {
-  Kernel kernel;
-  double seconds = 0;
-  uint32_t source = 0;  ///< graph of the suite that it stood in
-  Bytes step = {};      ///< what all kernels of that graph's step move
-};
-
 /// Expected place of the `rank`-th smallest (1 ..) of n draws from a standard normal distribution (Blom 1958,
 /// "Statistical Estimates and Transformed Beta-Variables").
 double normal_score(int64_t rank, int64_t n);
-
-/// seconds = base + flops x per_flop + bytes x per_byte, fitted over all sizes of one kind and pass.
-struct KernelCurve {
-  double base = 0, per_flop = 0, per_byte = 0;
-  double spread = 0;  ///< standard deviation of log(measured / curve)
-  int64_t samples = 0;
-  double seconds(const Kernel& kernel) const;
-};
-
-/// Where a kernel lies among others of its kind and pass: logarithms to base 2 of what decides its
-/// efficiency. An update passes over each parameter once a step: caches hold what they still can after all
-/// that the `step` moves in between, whatever the size of one tensor.
-std::vector<double> position(const Kernel& kernel, Bytes step);
-
-/// Prices a kernel from measured ones of its kind and pass: the curve, times what the nearest ones (weights
-/// fall with the fourth power of the distance) took more or less than theirs. `without`: a source whose
-/// samples do not count (leave-one-out).
-class KernelNeighbours {
- public:
-  /// Distance to the nearest measured kernel (in factors of two) from which it tells no more than the curve.
-  static constexpr double kFar = 4;
-  KernelNeighbours(std::vector<KernelSample> samples, std::vector<KernelCurve> curves);
-  /// All `repeat` launches in a step that moves `step`. `distance`, when given, receives that of the nearest
-  /// sample.
-  double seconds(const Kernel& kernel, Bytes step, double* distance = nullptr,
-                 std::optional<uint32_t> without = {}) const;
-  const std::vector<KernelSample>& samples() const { return samples_; }
-  const std::vector<KernelCurve>& curves() const { return curves_; }
-  static std::size_t group(const Kernel& kernel) {
-    return static_cast<std::size_t>(kernel.kind) * kPasses + static_cast<std::size_t>(kernel.pass);
-  }
-
- private:
-  std::vector<KernelSample> samples_;
-  std::vector<KernelCurve> curves_;                ///< [kind x passes + pass]
-  std::vector<std::vector<std::size_t>> members_;  ///< [group]: indices of samples
-  std::vector<std::vector<double>> positions_;     ///< [sample]
-  std::vector<double> residuals_;                  ///< [sample]: log(measured / curve)
-};
-
-/// Adds that the kernel was unlike any measured, once a kind and pass.
-void note_far(const Kernel& kernel, std::vector<std::string>& notes);
 
 class MachineProfile {
  public:
@@ -99,7 +50,8 @@ class MachineProfile {
 
   int64_t cores() const { return cores_; }
   /// All launches of a kernel, in a step that moves `step`, while `active` workers compute. Of more workers
-  /// than cores, and than were measured to share a GPU, each gets its part all the time.
+  /// than cores, and than were measured to share a GPU, each gets its part all the time. On a GPU with what
+  /// passes until the next kernel starts.
   double seconds(const Kernel& kernel, int64_t active, Bytes step, double* distance = nullptr) const;
   double op_overhead() const { return op_overhead_; }  ///< of issuing one op of a program
   /// Among so many workers in shared memory; log-log between measured sizes.
@@ -130,8 +82,11 @@ class MachineProfile {
   /// a core another has gained.
   Disturbance disturbance(int64_t active, double seconds, bool lock_step) const;
   /// Relative standard error of a step's compute whose kernels are so far from measured ones, in the mean by
-  /// time: as graphs left out of the fit show, and as a graph's own steps differ.
-  double error(double distance) const { return std::hypot(error_per_distance_ * distance, step_sigma_); }
+  /// time: as graphs left out of the fit show, as a graph's own steps differ, and as what passes between
+  /// kernels differs.
+  double error(double distance) const {
+    return std::hypot(std::hypot(error_per_distance_ * distance, step_sigma_), error_of_overhead_);
+  }
   double error_of_several() const { return error_of_several_; }  ///< what workers beside each other add to it
   const InputRates& input() const { return input_; }
   /// What other programs took while this was measured, in words; "" on a quiet machine.
@@ -163,8 +118,8 @@ class MachineProfile {
   double lock_step_ = 1;        ///< factor on steps where all cores wait for each other
   double interrupted_ = 1;      ///< mean step over the usual one
   std::vector<Point> tcp_cpu_;  ///< of a step
-  double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0;
-  double error_per_distance_ = 0, error_of_several_ = 0;
+  double op_overhead_ = 0, kernel_overhead_ = 0, wake_ = 0, step_sigma_ = 0;
+  double error_of_overhead_ = 0, error_per_distance_ = 0, error_of_several_ = 0;
 };
 
 }  // namespace tandem::sim

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 
+#include "calibration/fit/estimates.h"
 #include "tests/calibration/made_up_machine.h"
 
 namespace tandem::tests {
@@ -56,6 +57,30 @@ TEST(MachineFit, PricesKernelsByThoseOfTheirPrecision) {
   } catch (const InputError& e) {
     EXPECT_NE(std::string(e.what()).find("measured in fp32, bf16 alone, not in fp16"), std::string::npos)
         << e.what();
+  }
+}
+
+/// Each kernel of these graphs takes as long as the made-up machine says, and each of a step what their steps
+/// take beyond that.
+TEST(MachineFit, PricesAGpusProductsAsMeasured) {
+  const Measurements m = made_apart(false);
+  const Json document = Json::parse(fit_machine(m).profile, "profile");
+  const double each = document.at("kernel_overhead_seconds").as_real(0, 1);
+  EXPECT_NEAR(each, kernel_overhead(m), 1e-15);
+  EXPECT_EQ(document.at("op_overhead_seconds").as_real(0, 1), 0);
+  bool products = false;
+  for (const Json& c : document.at("curves").items()) {
+    EXPECT_EQ(c.find("seconds_per_result") != nullptr,
+              c.text("kind", "") == "gemm" || c.text("kind", "") == "conv");
+    products = products || c.find("seconds_per_result") != nullptr;
+  }
+  EXPECT_TRUE(products);
+  const MachineProfile profile(document);
+  for (const MeasuredKernel& k : m.kernels) {
+    if (k.workers != 1 || k.kernel.kind != KernelKind::gemm) continue;
+    Kernel one = k.kernel;
+    one.repeat = 1;
+    EXPECT_NEAR((profile.seconds(one, 1, {}) - each) / k.median, 1, 0.02);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "base/json.h"
 
@@ -193,6 +194,37 @@ TEST(Machine, ConvolutionsLieByChannelsInSixteens) {
   s.in_channels = 64;
   k.shape = s.pack();
   EXPECT_EQ(sim::position(k, {})[9], 0) << "thirty-two fill two vectors";
+}
+
+/// As the products that they do, with rows that begin at multiples of 2^n bytes.
+TEST(Machine, OnAGpuProductsLieByTheirSizesAndAlignment) {
+  Kernel k = product(31, 3, 12);
+  k.flops.n = 1023;
+  k.read.n = 200;
+  k.written.n = 55;
+  const auto l = [](double v) { return std::log2(v + 1); };
+  const double groups = l(static_cast<double>(k.shape[0])), m = l(static_cast<double>(k.shape[1])),
+               n = l(static_cast<double>(k.shape[2])), depth = l(static_cast<double>(k.shape[3]));
+  const auto align = [](int64_t v) { return 2 * std::log2(static_cast<double>(std::gcd(v, int64_t{8}))); };
+  EXPECT_THAT(
+      sim::position(k, {}, true),
+      Pointwise(DoubleNear(1e-12), {5.0, 4.0, groups, m, n, depth, align(k.shape[2]), align(k.shape[3])}));
+  k.pass = Pass::backward_weights;  // what lies in rows of the batch is summed over
+  EXPECT_EQ(sim::position(k, {}, true)[6], align(k.shape[1]));
+  ConvShape s;
+  s.batch = 2;
+  s.in_channels = 4;
+  s.out_channels = 16;
+  s.in = s.out = {1, 5, 5};
+  s.kernel = {1, 3, 3};
+  s.pad = {0, 1, 1};
+  k.kind = KernelKind::conv;
+  k.pass = Pass::forward;
+  k.shape = s.pack();
+  EXPECT_THAT(sim::position(k, {}, true),
+              Pointwise(DoubleNear(1e-12), {5.0, 4.0, 1.0, l(50), l(16), l(36), 4.0, 6.0, l(9), 1.0}));
+  k.kind = KernelKind::elementwise;
+  EXPECT_EQ(sim::position(k, {}, true), sim::position(k, {})) << "no product";
 }
 
 TEST(Machine, StepsDifferAsRecorded) {
