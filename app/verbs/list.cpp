@@ -34,12 +34,13 @@ Table kernels() {
   return table;
 }
 
-/// Kernel profiles alone: the folder also holds what collectives cost.
+/// Of kernels alone, described or measured: the folder also holds what collectives cost.
 Table profiles() {
   Table table({{"name"}, {"summary"}});
   for (const std::string& name : list_data("calibration/profiles")) {
     const Json json = Json::load(find_data("calibration/profiles", "profile", name));
-    if (json.find("architectures") != nullptr) table.add({name, json.text("summary", "")});
+    if (json.find("architectures") != nullptr || json.text("schema", "") == "tandem-profile-1")
+      table.add({name, json.text("summary", "")});
   }
   return table;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <boost/math/distributions/normal.hpp>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -81,9 +82,28 @@ const Json& measured_in(const Json& d, Precision precision) {
 
 }  // namespace
 
+namespace {
+
+std::string model_number(const std::string& machine) {
+  std::string word;
+  for (const char c : machine + ' ') {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      word += c;
+      continue;
+    }
+    if (std::count_if(word.begin(), word.end(), [](unsigned char x) { return std::isdigit(x) != 0; }) >= 3)
+      return word;
+    word.clear();
+  }
+  return "";
+}
+
+}  // namespace
+
 MachineProfile::MachineProfile(const Json& d, Precision precision) {
   cores_ = d.at("cores").as_int(1, 65536);
   busy_ = d.text("busy", "");
+  model_ = model_number(d.text("machine", ""));
   read_transfers(d);
   read_kernels(measured_in(d, precision));
   read_disturbances(d);

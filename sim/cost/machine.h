@@ -89,6 +89,8 @@ class MachineProfile {
   }
   double error_of_several() const { return error_of_several_; }  ///< what workers beside each other add to it
   const InputRates& input() const { return input_; }
+  /// Its model number, "H200" or "3090": the first word of the machine's name with three digits; "" without.
+  const std::string& model() const { return model_; }
   /// What other programs took while this was measured, in words; "" on a quiet machine.
   const std::string& busy() const { return busy_; }
 
@@ -102,7 +104,7 @@ class MachineProfile {
   static double interpolate(const std::vector<Point>& table, double at);
   int64_t cores_ = 1;
   InputRates input_;
-  std::string busy_;
+  std::string model_, busy_;
   std::unique_ptr<KernelNeighbours> kernels_;
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <map>
 
@@ -50,7 +51,9 @@ class StockCosts : public Costs {
       : Costs(in),
         recipe_(with_updates_of(in.job.scheme->recipe, *in.job.optimizer)),
         measured_(std::move(measured)),
-        step_(measured_ ? moved_in_step(program()) : Bytes{}) {}
+        step_(measured_ ? moved_in_step(program()) : Bytes{}) {
+    if (measured_) note_other_device();
+  }
 
   Time task(const Task& task, VertexId at, Site site) override {
     return Time::from_seconds(task_seconds(task, at, site == Site::accelerators));
@@ -150,7 +153,13 @@ class StockCosts : public Costs {
   CostError error(VertexId at, double distance) override {
     return {measured(at) ? measured_->error(distance) : kernel_cost(at).relative_error(), {}};
   }
-  std::optional<Disturbance> disturbance(double) const override { return {}; }
+  /// Steps of each device differ as those of the measured one did.
+  std::optional<Disturbance> disturbance(double compute_seconds) const override {
+    if (!measured_) return {};
+    Disturbance d;
+    d.iteration_sigma = measured_->disturbance(1, compute_seconds, true).iteration_sigma;
+    return d;
+  }
   std::vector<std::string> extrapolates() const override { return extrapolates_; }
 
  protected:
@@ -177,6 +186,17 @@ class StockCosts : public Costs {
   }
 
  private:
+  void note_other_device() {
+    std::string device = input().system->device(input().system->accelerator(0)).name,
+                model = measured_->model();
+    for (std::string* text : {&device, &model})
+      std::transform(text->begin(), text->end(), text->begin(),
+                     [](unsigned char c) { return std::tolower(c); });
+    if (device.find(model) != std::string::npos) return;
+    extrapolates_.push_back(
+        fmt::format("kernels take what they took on the measured {}, not on {}", measured_->model(), device));
+  }
+
   /// Servers on hosts are described all the same.
   bool measured(VertexId at) const {
     return measured_ && input().system->device(at).kind == Device::Kind::gpu;

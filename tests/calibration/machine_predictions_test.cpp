@@ -96,6 +96,17 @@ TEST(MachinePredictions, MeasuredKernelsOnADescribedSystem) {
   EXPECT_LT(eight.iteration_median, slow.iteration_median);
   EXPECT_GT(told("local", 8).iteration_median, 3 * eight.iteration_median)
       << "there eight share what was measured";
+  Measurements named = made_apart(false);
+  named.machine = "NVIDIA H200, 132 processors";
+  const auto strange = [&](const char* system) {
+    const Report r = predict({"mlp:hidden=320,layers=2", "allreduce", 8}, profile_of(named, "named"),
+                             Precision::fp32, system);
+    return std::count_if(r.extrapolates.begin(), r.extrapolates.end(), [](const std::string& note) {
+      return note.find("measured H200, not on v100") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(strange("hgx-h200"), 0);
+  EXPECT_EQ(strange("v100-mesh-1ib"), 1);
 }
 
 /// One worker's ops run one after another: each its kernels and an overhead.
