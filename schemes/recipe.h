@@ -49,9 +49,9 @@ struct Recipe {
   /// Devices that share a layer do its products in as many parts as they are, the communication of one part
   /// under the product of the next (Transformer Engine's userbuffers).
   bool products_in_parts = false;
-  bool composes = false;       ///< builds compound operations of simple kernels: Kernel::parts
-  bool wide_parts = false;     ///< what it composes computes in fp32 where tensors have 2 bytes
-  bool fused_bias = true;      ///< a product's kernel adds the bias
+  bool composes = false;    ///< builds compound operations of simple kernels: Kernel::parts
+  bool wide_parts = false;  ///< what it composes computes in fp32 where tensors have 2 bytes
+  bool fused_bias = true;   ///< a product's kernel adds the bias
   /// Pads products whose sizes are no multiples of 16 bytes (vocabularies above all), for matrix units' sake.
   bool pads_products = false;
   bool fused_kernels = false;  ///< the default of memory habits
