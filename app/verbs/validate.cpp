@@ -22,6 +22,7 @@
 #include "calibration/validate/validate_regret.h"
 #include "calibration/validate/validate_splits.h"
 #include "calibration/validate/validate_staleness.h"
+#include "calibration/validate/visits.h"
 
 namespace tandem::app {
 
@@ -129,7 +130,7 @@ int run_validate(const Arguments& arguments) {
     document += pairs_markdown(pairs) + input_markdown(input) + splits_markdown(splits) +
                 regret_markdown(regret) + staleness_markdown(staleness) + collectives_markdown(collectives) +
                 incast_markdown(validate_incast()) + memory_markdown(memory) + executed_markdown() +
-                fitted_markdown();
+                visits_markdown() + fitted_markdown();
   }
   if (!arguments.text("out", "").empty())
     write_tables(arguments, rows, collectives, memory, splits, pairs, input, regret);

@@ -329,6 +329,12 @@ def fit_factors(problems, curves):
     return x.reshape(shape)
 
 
+def centre_of(curves, arithmetic):
+    of = [x for (_, a), x in curves.items() if a == arithmetic]
+    tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
+    return (np.sum(of, axis=0) + tie * prior(arithmetic)) / (len(of) + tie) if of else prior(arithmetic)
+
+
 def fit_all(measured, devices, rounds=4, start=None):
     """{curve: log curve}, {arithmetic: centre}. Gauss-Seidel between curves, their centres and recipes' factors."""
     groups = defaultdict(list)
@@ -340,10 +346,7 @@ def fit_all(measured, devices, rounds=4, start=None):
         for c, p in problems.items():
             curves[c] = p.fit(centres[c[1]], curves.get(c), 25 if step == 0 else 12)
         for a in ("fp32", "matrix"):   # the only CPU measured ran no vendor library: other CPUs keep the prior
-            of = [curves[c] for c in problems if c[1] == a]
-            if of:
-                tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
-                centres[a] = (np.sum(of, axis=0) + tie * prior(a)) / (len(of) + tie)
+            centres[a] = centre_of({c: curves[c] for c in problems}, a)
         factors = fit_factors(problems, curves)
     for (recipe, arithmetic), i in FACTORS.items():
         print(f"recipe {recipe:16} {arithmetic:7} convolution {np.exp(factors[i, 0]):.3f}  stream {np.exp(factors[i, 1]):.3f}")
@@ -390,9 +393,7 @@ def left_out(measured, devices, fitted, key):
         for r in whole:
             if key(r) == value: test[curve_of(r, devices)].append(r)
         for c, rs in test.items():
-            others = [curves[o] for o in problems if o[1] == c[1] and o != c]
-            tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
-            centre = (np.sum(others, axis=0) + tie * prior(c[1])) / (len(others) + tie)
+            centre = centre_of({o: curves[o] for o in problems if o != c}, c[1])
             rest = [r for r in problems[c].measured if key(r) != value]
             if rest:
                 problem = Problem(rest, devices)
@@ -468,12 +469,6 @@ def known(path, devices, measured):
         problems[c] = Problem(rs, devices)
         problems[c].factors[:-1] = factors
     return curves, {a: centre_of(curves, a) for a in ("fp32", "matrix", "cpu", "tpu")}, problems, factors
-
-
-def centre_of(curves, arithmetic):
-    of = [x for (_, a), x in curves.items() if a == arithmetic]
-    tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
-    return (np.sum(of, axis=0) + tie * prior(arithmetic)) / (len(of) + tie) if of else prior(arithmetic)
 
 
 def fit_one(architecture, measured, devices, path):

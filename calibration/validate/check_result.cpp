@@ -184,7 +184,7 @@ std::string executed_markdown() {
   std::string out =
       "\n## Executed\n\nWhat `tandem check --format json` found, row by row in "
       "[calibration/data/executed](calibration/data/executed): the machine is measured on the\nmodels of "
-      "`calibration/suite/suite.json`, and *other* models are predicted and run. Distances are total "
+      "`calibration/suite`, and *other* models are predicted and run. Distances are total "
       "variations of histograms\nof staleness, or of workers' means in versions. The last column is the "
       "machine's "
       "own repeatability: the fastest of every other\nrun against the fastest of the rest.\n";

@@ -37,6 +37,16 @@ void stretch(Transfer& t, double factor) {
 
 }  // namespace
 
+Bytes moved_in_step(const Program& program) {
+  Bytes out;
+  program.roles[0].ops.each_distinct([&](const Op& op, int64_t runs) {
+    if (!launched(op)) return;
+    const int64_t times = runs * std::max(1, program.micro_batches / op.every);
+    for (const Kernel& k : program.tasks[op.what].kernels) out += (k.read + k.written) * (k.repeat * times);
+  });
+  return out;
+}
+
 bool copies_module(const Task& task) { return task.layers == 0 && task.kernels.empty(); }
 
 Costs::Costs(const CostInput& input)

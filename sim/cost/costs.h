@@ -169,6 +169,9 @@ class Costs {
   std::vector<std::string> measured_notes_;
 };
 
+/// What the kernels of a worker move in one step.
+Bytes moved_in_step(const Program& program);
+
 /// The host copies the module to all devices, under a broadcast.
 bool copies_module(const Task& task);
 

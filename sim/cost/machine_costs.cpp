@@ -10,7 +10,6 @@
 #include "models/optimizer.h"
 #include "schemes/lane_order.h"
 #include "sim/cost/machine_collective.h"
-#include "sim/cost/stock_costs.h"
 
 namespace tandem::sim {
 

@@ -352,14 +352,4 @@ std::shared_ptr<Costs> stock_costs(const CostInput& input, std::shared_ptr<const
   return std::make_shared<StockCosts>(input, std::move(measured));
 }
 
-Bytes moved_in_step(const Program& program) {
-  Bytes out;
-  program.roles[0].ops.each_distinct([&](const Op& op, int64_t runs) {
-    if (!launched(op)) return;
-    const int64_t times = runs * std::max(1, program.micro_batches / op.every);
-    for (const Kernel& k : program.tasks[op.what].kernels) out += (k.read + k.written) * (k.repeat * times);
-  });
-  return out;
-}
-
 }  // namespace tandem::sim

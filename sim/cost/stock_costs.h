@@ -15,7 +15,4 @@ namespace tandem::sim {
 std::shared_ptr<Costs> stock_costs(const CostInput& input,
                                    std::shared_ptr<const MachineProfile> measured = nullptr);
 
-/// What the kernels of a worker move in one step.
-Bytes moved_in_step(const Program& program);
-
 }  // namespace tandem::sim

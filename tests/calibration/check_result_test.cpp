@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `tandem check` found: sums, the document and back, the section of VALIDATION.md.
 #include "calibration/validate/check_result.h"
+#include "calibration/validate/visits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -92,6 +93,11 @@ TEST(CheckResult, NamesThePlaceOfWhatIsWrong) {
 TEST(CheckResult, CommittedResultsAreReadable) {
   const std::string section = executed_markdown();
   EXPECT_THAT(section, HasSubstr("## Executed"));
+}
+
+/// resnet50 ran in three states of the kernels: the last counts.
+TEST(Visits, TheLastRunOfACaseCounts) {
+  EXPECT_THAT(visits_markdown(), HasSubstr("| resnet50, 64 | 6425 | 4124 | 2933 | | | 784 |"));
 }
 
 }  // namespace

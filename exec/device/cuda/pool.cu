@@ -86,6 +86,11 @@ struct Pool : PoolShape<Count> {
                        : (p.image * channels + p.channel) * positions + position;
   }
 
+  template <typename T>
+  __device__ Neighbours<T, W> pack(const T* x, const Place& p, I position, const Space& space) const {
+    return *reinterpret_cast<const Neighbours<T, W>*>(x + element(p, position, space));
+  }
+
   /// Windows that cover input i along dimension d: outputs [begin, end).
   __device__ Range covering(int d, I i) const {
     I b, e;
@@ -139,9 +144,7 @@ __global__ void max_pool_kernel(P p, I count, T* y, const T* x, int32_t* where) 
   for (float& v : most) v = -3.402823466e38F;
   p.template each<4>(
       p.window(0, to.at[0]), p.window(1, to.at[1]), p.window(2, to.at[2]), p.in,
-      [&](I position) {
-        return *reinterpret_cast<const Neighbours<T, W>*>(x + p.element(to, position, p.in));
-      },
+      [&](I position) { return p.pack(x, to, position, p.in); },
       [&](const Neighbours<T, W>& fetched, I position, I, I, I) {
 #pragma unroll
         for (int k = 0; k < W; ++k) {
@@ -214,10 +217,7 @@ __global__ void avg_pool_kernel(P p, I count, float scale, T* y, const T* x) {
   const auto z = p.window(0, to.at[0]), r = p.window(1, to.at[1]), c = p.window(2, to.at[2]);
   float sum[W] = {};
   p.template each<4>(
-      z, r, c, p.in,
-      [&](I position) {
-        return *reinterpret_cast<const Neighbours<T, W>*>(x + p.element(to, position, p.in));
-      },
+      z, r, c, p.in, [&](I position) { return p.pack(x, to, position, p.in); },
       [&](const Neighbours<T, W>& fetched, I, I, I, I) {
 #pragma unroll
         for (int k = 0; k < W; ++k) sum[k] += load(&fetched.v[k]);
@@ -236,9 +236,7 @@ __global__ void avg_pool_backward_kernel(P p, I count, float scale, T* dx, const
   float sum[W] = {};
   p.template each<2>(
       p.covering(0, at.at[0]), p.covering(1, at.at[1]), p.covering(2, at.at[2]), p.out,
-      [&](I position) {
-        return *reinterpret_cast<const Neighbours<T, W>*>(dy + p.element(at, position, p.out));
-      },
+      [&](I position) { return p.pack(dy, at, position, p.out); },
       [&](const Neighbours<T, W>& fetched, I, I a, I b, I c) {
         const float share = p.share(p.window(0, a), p.window(1, b), p.window(2, c), scale);
 #pragma unroll
