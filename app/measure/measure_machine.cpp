@@ -181,10 +181,10 @@ ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, Pre
   return execute(e, keep);
 }
 
-/// Of one repetition. Half of a GPU's are timed call by call, and steps are judged by others.
+/// Of one repetition. Of a GPU's some are timed call by call, and steps are judged by others.
 int32_t iterations(const Backend& backend, bool quick) {
-  if (quick) return backend.asynchronous ? 24 : 14;
-  return backend.asynchronous ? 36 : 15;
+  if (quick) return backend.asynchronous ? 36 : 14;
+  return backend.asynchronous ? 54 : 15;
 }
 
 /// How far cores drift apart depends on how long one looks: as long at every graph.

@@ -25,7 +25,8 @@ enum class Issued : uint8_t {
   timed,     ///< op by op, each between two events
   eager,     ///< op by op
   captured,  ///< op by op into a graph, which then ran: the host was late
-  replayed   ///< as one graph
+  replayed,  ///< as one graph
+  observed   ///< as one graph, each call in it between two events (Keep::calls)
 };
 
 /// Made and asked while ops are bound by the worker's first thread, which is then the compute lane's. After

@@ -120,9 +120,9 @@ class Run {
   bool has_library() const;
   /// DeviceGroup::failure of any group.
   std::string library_failure() const;
-  /// By each worker of this process when its graph is captured and before it is first replayed: making it
-  /// ready takes memory, which may wait for collectives that others' graphs would begin.
-  void meet_captured();
+  /// By each worker of this process when its `nth` (1 ..) graph is captured and before it is first replayed:
+  /// making it ready takes memory, which may wait for collectives that others' graphs would begin.
+  void meet_captured(uint32_t nth);
   /// After a failure, by any thread: nobody waits for a library's collectives any more.
   void stop_library() noexcept;
   /// Are there nodes that only a Transport joins?

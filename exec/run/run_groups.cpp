@@ -237,10 +237,10 @@ bool Run::has_library() const {
   });
 }
 
-void Run::meet_captured() {
+void Run::meet_captured(uint32_t nth) {
   if (here_ < 2 || !has_library()) return;
   captured_.add();
-  captured_.wait(here_, abort_, spins_);
+  captured_.wait(here_ * nth, abort_, spins_);
 }
 
 std::string Run::library_failure() const {

@@ -123,9 +123,10 @@ float* StreamDriver::collective_memory(Lane lane, float*) {
 }
 
 void StreamDriver::launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) {
-  const bool timed = run_.keep().calls && now_->sampled;
+  const bool timed = run_.keep().calls && (now_->observed || (now_->sampled && !replays_));
+  Spans& calls = now_->observed ? observed_ : now_->calls;
   for (const Launch& l : list) {
-    Span* span = timed ? &open_span(now_->calls, l.time, Lane::compute) : nullptr;
+    Span* span = timed ? &open_span(calls, l.time, Lane::compute) : nullptr;
     device_.launch(l.prepared, l.of(variant), state, Lane::compute);
     if (span != nullptr) device_.record(*span->end, Lane::compute);
   }
@@ -155,12 +156,14 @@ DeviceEvent& StreamDriver::done(uint32_t op, int32_t iteration) {
 Issued StreamDriver::way(int32_t iteration) const {
   const int32_t micros = run_.micro_batches(), steady = (iteration - run_.warmup()) / micros;
   const int32_t steps = (run_.expected() - run_.warmup()) / micros;
-  const int32_t timed = run_.keep().calls ? std::max(kTimed, steps / 2) : kTimed;
+  const bool calls = run_.keep().calls;
+  const int32_t timed = calls && !replays_ ? std::max(kTimed, steps / 2) : kTimed;
   if (run_.keep().spans) return Issued::timed;
   if (iteration >= run_.warmup() && (steady < timed || steady >= steps - kTimeline)) return Issued::timed;
   if (!replays_ || iteration <= kCaptureAfter) return Issued::eager;
-  const int32_t eager = std::clamp((steps - timed - kTimeline) / 4, 0, kEager);
+  const int32_t eager = calls ? 0 : std::clamp((steps - timed - kTimeline) / 4, 0, kEager);
   if (iteration >= run_.warmup() && steady < timed + eager) return Issued::eager;
+  if (calls && iteration % kObserved == 0) return Issued::observed;
   return graph_ ? Issued::replayed : Issued::captured;
 }
 
@@ -179,12 +182,21 @@ void StreamDriver::warm_up() {
 void StreamDriver::measure_empty_launch() {
   auto begin = device_.make_event(true), end = device_.make_event(true);
   std::vector<double> seconds;
-  for (int i = 0; i < 21 && losses_each_ > 0; ++i) {
-    // Queued behind others, as calls are.
+  const auto work = [&] {
+    // Behind others, as calls are.
     for (int k = 0; k < 8; ++k) device_.scale(history_, 1, 1, Lane::compute);
     device_.record(*begin, Lane::compute);
     device_.scale(history_, 1, 1, Lane::compute);
     device_.record(*end, Lane::compute);
+  };
+  std::unique_ptr<DeviceGraph> graph;
+  if (replays_ && losses_each_ > 0) {
+    device_.begin_capture();
+    work();
+    graph = device_.end_capture();
+  }
+  for (int i = 0; i < 21 && losses_each_ > 0; ++i) {
+    graph ? device_.replay(*graph) : work();
     device_.synchronize(*end);
     seconds.push_back(device_.seconds_between(*begin, *end));
   }
@@ -268,11 +280,12 @@ void StreamDriver::issue(int32_t iteration) {
   const Issued how = way(iteration);
   issued_.push_back(how);
   now_->sampled = how == Issued::timed;
+  now_->observed = how == Issued::observed;
   now_->ops.used = now_->calls.used = 0;
   give_states(iteration);
-  const bool replays = how == Issued::captured || how == Issued::replayed;
+  const bool replays = how != Issued::timed && how != Issued::eager;
   if (replays) {
-    replay(iteration);
+    replay(iteration, now_->observed ? observed_graph_ : graph_);
   } else {
     if (forks_) fork();
     forks_ = false;
@@ -308,18 +321,18 @@ void StreamDriver::give_states(int32_t iteration) {
 }
 
 /// All lanes from the compute lane, which begins when the others have caught up.
-void StreamDriver::replay(int32_t iteration) {
-  if (!graph_) {
+void StreamDriver::replay(int32_t iteration, std::unique_ptr<DeviceGraph>& graph) {
+  if (!graph) {
     join();
     device_.begin_capture();
     fork();
     walk_steps(iteration, true);
     join();
-    graph_ = device_.end_capture();
-    run_.meet_captured();
+    graph = device_.end_capture();
+    run_.meet_captured(++captures_);
   }
   if (!forks_) join();
-  device_.replay(*graph_);
+  device_.replay(*graph);
   forks_ = true;
 }
 
@@ -397,13 +410,13 @@ void StreamDriver::harvest(int32_t iteration) {
     const int64_t end = ns(*s.ends[l]);
     lane.executed.push_back({static_cast<uint32_t>(iteration), kNoOp, end, end, end});
   }
-  if (s.sampled) collect(s, iteration);
+  if (s.sampled) collect_ops(s, iteration);
+  if (iteration >= run_.warmup()) collect_calls(s.observed ? observed_ : s.calls);
   if (iteration % kRebase == kRebase - 1) move_clock();
   ended(iteration);
 }
 
-void StreamDriver::collect(Slot& slot, int32_t iteration) {
-  const bool steady = iteration >= run_.warmup();
+void StreamDriver::collect_ops(const Slot& slot, int32_t iteration) {
   for (std::size_t k = 0; k < slot.ops.used; ++k) {
     const Span& s = slot.ops.list[k];
     const int64_t start = ns(*s.begin),
@@ -411,8 +424,11 @@ void StreamDriver::collect(Slot& slot, int32_t iteration) {
     lanes_[s.lane].executed.push_back(
         {static_cast<uint32_t>(iteration), static_cast<uint32_t>(s.what), start, end, start});
   }
-  for (std::size_t k = 0; steady && k < slot.calls.used; ++k) {
-    const Span& s = slot.calls.list[k];
+}
+
+void StreamDriver::collect_calls(const Spans& calls) {
+  for (std::size_t k = 0; k < calls.used; ++k) {
+    const Span& s = calls.list[k];
     const double seconds = device_.seconds_between(*s.begin, *s.end);
     calls_[s.what].seconds.push_back(std::max(0.0, seconds - empty_launch_));
   }

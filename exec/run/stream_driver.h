@@ -28,7 +28,8 @@ class StreamDriver : public LaneDriver {
   void needs_state(int32_t lag) override;
   float* host_memory(float* at, int64_t elements) override;
   void reserve_collective(Lane lane, int64_t elements) override;
-  /// With Keep::calls each launch is timed, in the iterations that are sampled.
+  /// With Keep::calls each launch is timed: in some of the replays, where the device never waits for the host
+  /// and is as warm as in others; in the iterations that are sampled where nothing is replayed.
   void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) override;
   void take_losses(const std::vector<float*>& at) override;
   void reserve_staging(Staging kind, int64_t elements) override;
@@ -42,6 +43,9 @@ class StreamDriver : public LaneDriver {
  private:
   /// Iterations that the host may be ahead of the device: enough that the device never waits for it.
   static constexpr int32_t kAhead = 2;
+  /// With Keep::calls one replay in so many is observed: when it is given, the times of the last one have
+  /// been taken.
+  static constexpr int32_t kObserved = kAhead + 1;
 
   struct Step {  ///< one op that this thread issues
     uint32_t op = 0;
@@ -61,7 +65,7 @@ class StreamDriver : public LaneDriver {
   };
   struct Slot {  ///< of the iterations under way, in turn
     std::unique_ptr<DeviceEvent> ends[kLanes];
-    bool sampled = false, ended[kLanes] = {};
+    bool sampled = false, observed = false, ended[kLanes] = {};
     Spans ops, calls;
   };
   struct HostMemory {
@@ -85,7 +89,7 @@ class StreamDriver : public LaneDriver {
   void issue(int32_t iteration);
   void move_clock();
   void give_states(int32_t iteration);
-  void replay(int32_t iteration);
+  void replay(int32_t iteration, std::unique_ptr<DeviceGraph>& graph);
   void walk_steps(int32_t iteration, bool capturing);
   void issue_op(const Step& step, int32_t iteration);
   void device_wait(const Step& step, int32_t iteration);
@@ -93,7 +97,8 @@ class StreamDriver : public LaneDriver {
   void join();
   void follow(DeviceEvent& event);
   void harvest(int32_t iteration);
-  void collect(Slot& slot, int32_t iteration);
+  void collect_ops(const Slot& slot, int32_t iteration);
+  void collect_calls(const Spans& calls);
   void read_losses(int32_t iterations);
   int64_t ns(DeviceEvent& event);
   Span& open_span(Spans& spans, std::size_t what, Lane lane);
@@ -113,7 +118,9 @@ class StreamDriver : public LaneDriver {
   int64_t taken_ = 0;            ///< micro-batches whose losses were asked for
   float* losses_now_ = nullptr;  ///< on the device, of the iteration under way
   float* history_ = nullptr;     ///< there, of all iterations
-  std::unique_ptr<DeviceGraph> graph_;
+  std::unique_ptr<DeviceGraph> graph_, observed_graph_;
+  Spans observed_;  ///< of the calls in observed_graph_
+  uint32_t captures_ = 0;
   bool replays_ = false, forks_ = false;
 };
 

@@ -143,8 +143,8 @@ class Summary {
     if (all.empty() || free_running(run_.program())) return Issued::timed;
     Issued out = all.at(iteration);
     for (std::size_t i = iteration; i < iteration + each; ++i) {
-      const bool odd = all.at(i) == Issued::timed || all.at(i) == Issued::captured;
-      if (odd) return all.at(i);
+      const bool usual = all.at(i) == Issued::eager || all.at(i) == Issued::replayed;
+      if (!usual) return all.at(i);
       if (all.at(i) == Issued::eager) out = Issued::eager;
     }
     return out;
@@ -163,7 +163,8 @@ class Summary {
       r.iteration_eager = median(seconds[Issued::eager]);
       r.iteration_replayed = median(seconds[Issued::replayed]);
     }
-    for (const Issued how : {Issued::replayed, Issued::eager, Issued::timed, Issued::captured}) {
+    for (const Issued how :
+         {Issued::replayed, Issued::eager, Issued::timed, Issued::captured, Issued::observed}) {
       if (out.iteration_seconds.empty()) out.iteration_seconds = seconds[how];
     }
     int64_t end = begin_;

@@ -99,14 +99,15 @@ class DeferredDevice : public DeviceSession {
       inner_->set_state(state, lane);
     });
   }
-  std::unique_ptr<DeviceEvent> make_event(bool) override { return std::make_unique<Event>(); }
+  std::unique_ptr<DeviceEvent> make_event(bool timed) override { return std::make_unique<Event>(timed); }
   void record(DeviceEvent& event, Lane lane) override {
     auto& e = static_cast<Event&>(event);
     const uint64_t number = ++e.recorded;
-    if (capturing_) {
+    if (capturing_ && !e.timed) {
       e.captured = captures_;
       return;  // replays are one queue: order is all that is left of it
     }
+    if (capturing_) return give(lane, [&e] { e.reach(++e.replayed); });
     give(lane, [&e, number] { e.reach(number); });
   }
   void wait(Lane lane, DeviceEvent& event) override {
@@ -146,7 +147,10 @@ class DeferredDevice : public DeviceSession {
  private:
   using Clock = std::chrono::steady_clock;
   struct Event : DeviceEvent {
+    explicit Event(bool t = false) : timed(t) {}
+    const bool timed;
     std::atomic<uint64_t> recorded{0}, captured{0};
+    uint64_t replayed = 0;
     std::mutex mutex;
     std::condition_variable changed;
     uint64_t reached = 0;

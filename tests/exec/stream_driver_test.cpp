@@ -107,6 +107,22 @@ TEST_F(Alone, TimesEveryIterationWhenAsked) {
   for (const CallTime& c : r.calls) EXPECT_EQ(c.seconds.size(), 37U);
 }
 
+TEST_F(Alone, TimesCallsInSomeReplays) {
+  const int64_t before = DeferredDevice::replays;
+  const ExecutionResult r = execute(e_, {true, false, false});
+  // Of 37 steady iterations 4 are timed op by op, as are the last 2; of the others every third is observed.
+  EXPECT_GE(DeferredDevice::replays - before, 30);
+  ASSERT_FALSE(r.calls.empty());
+  for (const CallTime& c : r.calls) {
+    EXPECT_GE(c.seconds.size(), 9U);
+    EXPECT_LE(c.seconds.size(), 11U);
+    for (const double s : c.seconds) EXPECT_GE(s, 0);
+  }
+  // The rate is of replays that nothing was timed in.
+  EXPECT_GE(r.iteration_seconds.size(), 18U);
+  EXPECT_LE(r.iteration_seconds.size(), 22U);
+}
+
 TEST_F(Alone, StopsWhenAsked) {
   std::atomic<bool> stop = true;
   e_.stop = &stop;

@@ -19,15 +19,17 @@ std::size_t bytes(int64_t elements) { return static_cast<std::size_t>(elements) 
 
 class Event : public DeviceEvent {
  public:
-  explicit Event(bool timed) {
+  explicit Event(bool timed) : timed_(timed) {
     check(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
           "make an event");
   }
   ~Event() override { cudaEventDestroy(event_); }
   cudaEvent_t get() const { return event_; }
+  bool timed() const { return timed_; }
 
  private:
   cudaEvent_t event_ = nullptr;
+  bool timed_;
 };
 cudaEvent_t handle(DeviceEvent& event) { return static_cast<Event&>(event).get(); }
 
@@ -444,7 +446,13 @@ std::unique_ptr<DeviceEvent> Session::make_event(bool timed) {
 
 void Session::record(DeviceEvent& event, Lane lane) {
   use();
-  check(cudaEventRecord(handle(event), stream(lane)), "record an event");
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const bool timed = static_cast<Event&>(event).timed();
+  if (timed) check(cudaStreamIsCapturing(stream(lane), &status), "ask whether a lane is captured");
+  // A timed event within a graph is recorded whenever that runs; others only say what depends on what.
+  const unsigned flags =
+      status == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault;
+  check(cudaEventRecordWithFlags(handle(event), stream(lane), flags), "record an event");
 }
 
 void Session::wait(Lane lane, DeviceEvent& event) {
