@@ -30,12 +30,19 @@ Precision read_precision(const Arguments& arguments, const Backend& backend);
 std::vector<Precision> read_precisions(const Arguments& arguments, std::string_view fallback,
                                        const Backend& backend);
 
-/// Runs the suite (calibration/suite/suite.json) in each precision with 1 .. cores workers, each kernel timed
-/// where it stands; once: where other things run too, the fastest_of() several such repetitions is to be
-/// taken. `quick`: fewer iterations. `stop`: gives up between two graphs. `save`: called
-/// after each graph.
-Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
-                             const Tell& tell, const std::atomic<bool>* stop, const Save& save = {});
+/// What `tandem measure` measures of a machine.
+struct MeasureSettings {
+  std::vector<Precision> precisions = {Precision::fp32};
+  bool quick = true;  ///< fewer iterations, and workers
+  int64_t repetitions = 1;
+  int64_t workers = 0;  ///< at most so many; 0: as many as there are cores, of GPUs as many as share one
+};
+
+/// Runs the suite (calibration/suite) in each precision, each kernel timed where it stands; once: where other
+/// things run too, the fastest_of() several such repetitions is to be taken. `stop`: gives up between two
+/// graphs. `save`: called after each graph.
+Measurements measure_machine(const Backend& backend, const MeasureSettings& settings, const Tell& tell,
+                             const std::atomic<bool>* stop, const Save& save = {});
 
 /// All-reduces of 1 KiB to `bytes`, by fours, among 2 .. `most` workers, appended to `m.all_reduce`: by the
 /// way that training takes (the device's library, or its own copies where workers share a device), of models
@@ -46,8 +53,8 @@ void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, co
 /// So many repetitions of measure_machine(), the fastest_of() them, and the machine's load from first to
 /// last. `between`: what is run between them, told which; false ends them. Stopped in a later one than the
 /// first, that one is left out. `save`: called after each graph of the first repetition.
-Measurements measure_repeatedly(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
-                                int64_t repetitions, const Tell& tell, const std::atomic<bool>* stop,
+Measurements measure_repeatedly(const Backend& backend, const MeasureSettings& settings, const Tell& tell,
+                                const std::atomic<bool>* stop,
                                 const std::function<bool(int64_t repetition)>& between = {},
                                 const Save& save = {});
 

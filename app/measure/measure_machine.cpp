@@ -330,8 +330,10 @@ void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, co
   }
 }
 
-Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
-                             const Tell& tell, const std::atomic<bool>* stop, const Save& save) {
+Measurements measure_machine(const Backend& backend, const MeasureSettings& settings, const Tell& tell,
+                             const std::atomic<bool>* stop, const Save& save) {
+  const auto& precisions = settings.precisions;
+  const bool quick = settings.quick;
   Measurements m;
   m.machine = backend.describe();
   m.date = today();
@@ -340,7 +342,8 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
   const auto graphs = suite(backend);
   // Workers take turns on a core, but share a GPU in ways that only measuring tells.
   const int64_t shared = backend.asynchronous ? 4 : 1;
-  const int64_t most = std::min<int64_t>(std::max(m.cores, shared), quick ? 2 : 8);
+  const int64_t usual = std::min<int64_t>(std::max(m.cores, shared), quick ? 2 : 8);
+  const int64_t most = settings.workers > 0 ? settings.workers : usual;
   if (backend.asynchronous) measure_device(backend, m);  // seconds, and a fit needs it
   for (std::size_t i = 0; i < precisions.size(); ++i) {
     const Tell part = [&](const std::string& what, double share) {
@@ -366,9 +369,10 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
   return m;
 }
 
-Measurements measure_repeatedly(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
-                                int64_t repetitions, const Tell& tell, const std::atomic<bool>* stop,
+Measurements measure_repeatedly(const Backend& backend, const MeasureSettings& settings, const Tell& tell,
+                                const std::atomic<bool>* stop,
                                 const std::function<bool(int64_t repetition)>& between, const Save& save) {
+  const int64_t repetitions = settings.repetitions;
   Measurements out;
   const HostUsage before = host_usage();
   const auto stopped = [stop] { return stop != nullptr && stop->load(); };
@@ -377,8 +381,7 @@ Measurements measure_repeatedly(const Backend& backend, const std::vector<Precis
     const Tell of_all = [&](const std::string& what, double share) {
       tell(what, (static_cast<double>(repetition) + part * share) / static_cast<double>(repetitions));
     };
-    const Measurements m =
-        measure_machine(backend, precisions, quick, of_all, stop, repetition == 0 ? save : Save{});
+    const Measurements m = measure_machine(backend, settings, of_all, stop, repetition == 0 ? save : Save{});
     if (repetition == 0)
       out = m;
     else if (!stopped())

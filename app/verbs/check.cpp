@@ -97,7 +97,7 @@ CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precisio
     }
   } else {
     const Measurements m =
-        measure_repeatedly(backend, {precision}, quick, repetitions, tell, &interrupted, run_repetition);
+        measure_repeatedly(backend, {{precision}, quick, repetitions}, tell, &interrupted, run_repetition);
     if (!runs.executed.empty()) write_file(profile, fit_machine(m).profile);
   }
   if (runs.executed.empty()) return result;

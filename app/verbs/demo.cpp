@@ -98,7 +98,7 @@ std::string proof(const std::filesystem::path& folder, int columns, std::vector<
     return true;
   };
   const Measurements measured = measure_repeatedly(
-      backend, {Precision::fp32}, true, usual_repetitions(backend, true),
+      backend, {.repetitions = usual_repetitions(backend, true)},
       [&](const std::string& what, double share) {
         progress.show(fmt::format("{:3.0f} %  {} ...", 100 * share, what));
       },

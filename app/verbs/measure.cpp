@@ -27,13 +27,14 @@ int measure(const Arguments& a) {
   const bool quick = a.has("quick");
   const auto precisions = read_precisions(a, backend.asynchronous ? "fp32,tf32,bf16" : "fp32", backend);
   const int64_t repetitions = a.integer("repetitions", usual_repetitions(backend, quick), 1, 1000);
+  const int64_t workers = a.integer("workers", 0, 1, 64);
   catch_interrupts();
   if (const std::string busy = busy_before(load_now()); !busy.empty()) note(a, busy);
   Measurements m;
   {
     Progress progress(a);
     m = measure_repeatedly(
-        backend, precisions, quick, repetitions,
+        backend, {precisions, quick, repetitions, workers},
         [&](const std::string& what, double share) {
           progress.show(fmt::format("{:3.0f} %  {}", 100 * share, what));
         },
@@ -52,16 +53,20 @@ void register_measure(Registry<Verb>& registry) {
       {.name = "measure",
        .summary = "run the calibration suite on this machine, every kernel timed where it stands",
        .usage = "--out measurements.json [options]",
-       .flags = {{"backend", "NAME", "cpu (default), cuda"},
-                 {"precision", "LIST",
-                  "fp32 (default); on GPUs of fp32, tf32, bf16, fp16, fp8, default fp32,tf32,bf16"},
-                 {"quick", "", "fewer iterations and repetitions"},
-                 {"repetitions", "N",
-                  "measure so often, the fastest repetition of each graph counts; default 5, cuda or "
-                  "--quick 2, with both 1",
-                  false, "turns"},
-                 out_flag(),
-                 quiet_flag()},
+       .flags =
+           {{"backend", "NAME", "cpu (default), cuda"},
+            {"precision", "LIST",
+             "fp32 (default); on GPUs of fp32, tf32, bf16, fp16, fp8, default fp32,tf32,bf16"},
+            {"quick", "", "fewer iterations and repetitions"},
+            {"workers", "N",
+             "with at most so many workers; default as many as there are cores or, on GPUs, as share one, "
+             "at most 8, --quick 2"},
+            {"repetitions", "N",
+             "measure so often, the fastest repetition of each graph counts; default 5, cuda or "
+             "--quick 2, with both 1",
+             false, "turns"},
+            out_flag(),
+            quiet_flag()},
        .run = measure,
        .details =
            "After each graph the file is written anew. Leave the machine alone meanwhile: launches during "

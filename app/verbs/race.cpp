@@ -57,8 +57,9 @@ std::string profile_of(const Arguments& a, Progress& progress) {
     return a.text("profile", "");
   }
   const Tell tell = [&](const std::string& what, double) { progress.show(what); };
-  const Measurements m = measure_repeatedly(backends_registry().at("cpu"), {Precision::fp32}, true,
-                                            a.integer("repetitions", 2, 1, 1000), tell, &interrupted);
+  const Measurements m =
+      measure_repeatedly(backends_registry().at("cpu"), {.repetitions = a.integer("repetitions", 2, 1, 1000)},
+                         tell, &interrupted);
   const std::string file = (std::filesystem::temp_directory_path() / "tandem-race-profile.json").string();
   if (!interrupted) write_file(file, fit_machine(m).profile);
   return file;
