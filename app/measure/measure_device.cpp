@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/measure/measure_device.h"
 #include "base/statistics.h"
+#include "models/optimizer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -59,6 +60,27 @@ void add_launches(DeviceSession& device, float* one, Measurements& m) {
   m.launch = {median(issue), median(round_trip)};
 }
 
+/// The optimiser's step of a server in the host's memory: what `tandem run` does there.
+void add_host_updates(Measurements& m) {
+  const auto host = backends_registry().at("cpu").open({0, Precision::fp32, 1});
+  const auto& all = optimizers();
+  const auto momentum = std::find_if(all.begin(), all.end(), [](const Optimizer& o) { return o.state == 1; });
+  float* values[3];
+  for (float*& v : values) v = host->allocate(kMost);
+  for (int64_t n = int64_t{1} << 14; n <= kMost; n *= 8) {
+    Call update;
+    update.function = Function::update;
+    update.pass = Pass::update;
+    update.shape = {n, momentum - all.begin()};
+    const uint32_t prepared = host->prepare(update);
+    std::vector<double> seconds;
+    for (int i = 0; i < 7; ++i)
+      seconds.push_back(seconds_of([&] { host->launch(prepared, values, {}, Lane::compute); }));
+    constexpr double kMoved = 5;  // gradient, parameter and momentum are read, the latter two written
+    m.copy.push_back({1, kMoved * 4 * static_cast<double>(n), median(seconds), 0, CopyWay::host_update});
+  }
+}
+
 }  // namespace
 
 void measure_device(const Backend& backend, Measurements& m, int64_t largest) {
@@ -90,6 +112,7 @@ void measure_device(const Backend& backend, Measurements& m, int64_t largest) {
       CopyWay::pageable_from_device, [&](int64_t n) { device->download(more.data(), a, n); }, m);
   add_copies(CopyWay::device, within, m, most);
   if (backend.units != nullptr && backend.units() > 1) add_peer(backend, *device, b, most, m);
+  add_host_updates(m);
   add_launches(*device, a, m);
 }
 

@@ -39,7 +39,8 @@ std::string_view name(CopyWay way) {
                                                              "pageable-to-device",
                                                              "pageable-from-device",
                                                              "device",
-                                                             "peer"};
+                                                             "peer",
+                                                             "host-update"};
   return names.at(static_cast<std::size_t>(way));
 }
 
@@ -307,6 +308,11 @@ double MachineProfile::copy(double bytes, CopyWay way) const {
   if (way == CopyWay::peer && !measured()) way = CopyWay::device;
   if (!measured()) way = CopyWay::memory;
   return interpolate(copy_[static_cast<std::size_t>(way)], bytes);
+}
+
+double MachineProfile::host_update(double moved) const {
+  const bool measured = !copy_[static_cast<std::size_t>(CopyWay::host_update)].empty();
+  return measured ? copy(moved, CopyWay::host_update) : copy(moved / 2);
 }
 
 }  // namespace tandem::sim

@@ -22,8 +22,8 @@
 
 namespace tandem::sim {
 
-/// From where to where a copy goes. Devices with memory of their own (GPUs) have all but the last two, those
-/// that compute in the host's memory `memory` alone.
+/// From where to where a copy goes. Of devices with memory of their own (GPUs) all are measured, `peer` where
+/// there are several; of those that compute in the host's memory `memory` alone.
 enum class CopyWay : uint8_t {
   memory,  ///< within the host's
   to_device,
@@ -32,8 +32,9 @@ enum class CopyWay : uint8_t {
   pageable_from_device,  ///< ordinary memory, which the driver copies first
   device,                ///< within one device's memory
   peer,                  ///< from one device's memory to another's
+  host_update,           ///< no copy: bytes that an optimiser's step in the host's memory reads and writes
 };
-inline constexpr int kCopyWays = 7;
+inline constexpr int kCopyWays = 8;
 std::string_view name(CopyWay way);  ///< "memory", "pinned-to-device", ...
 
 /// Expected place of the `rank`-th smallest (1 ..) of n draws from a standard normal distribution (Blom 1958,
@@ -59,6 +60,9 @@ class MachineProfile {
   /// Seconds; where no such way was measured, there is none: devices are one, or compute in the host's
   /// memory.
   double copy(double bytes, CopyWay way = CopyWay::memory) const;
+  /// Seconds of an optimiser's step in the host's memory that reads and writes so many bytes; where none was
+  /// measured, as long as copies that read and write as much.
+  double host_update(double moved) const;
   bool apart() const { return !copy_[static_cast<std::size_t>(CopyWay::to_device)].empty(); }  ///< as GPUs
   /// One message over loopback between nodes that this machine emulates, as a step of a ring all-reduce sends
   /// and receives it, each node's port limited to `rate` bytes per second (0: not limited); 0 when nothing

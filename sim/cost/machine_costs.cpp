@@ -33,14 +33,14 @@ class MachineCosts : public Costs {
     return Time::from_seconds(seconds * crowded_);
   }
 
-  /// Beside GPUs as long as the host's memory takes for what an update reads and writes, of which a copy is
-  /// two passes; else as an update of a worker.
+  /// Beside GPUs as the host's updates were measured; else as an update of a worker.
   Time host_task(const Task& task, VertexId) override {
     double seconds = 0;
     for (const Kernel& k : task.kernels) {
       const auto moved = static_cast<double>((k.read + k.written).n) * static_cast<double>(k.repeat);
-      seconds += machine_->apart() ? machine_->copy(moved / 2) * static_cast<double>(input().cluster.devices)
-                                   : kernel_time(k).seconds;
+      seconds += machine_->apart()
+                     ? machine_->host_update(moved) * static_cast<double>(input().cluster.devices)
+                     : kernel_time(k).seconds;
     }
     return Time::from_seconds(seconds / input().speeds.server);
   }
@@ -102,9 +102,10 @@ class MachineCosts : public Costs {
       seconds = 2.5 * copied;  // two vectors read and one written, and the copy that the reply takes
     } else if (optimizer.updates()) {
       double update = machine_->seconds(update_kernel(optimizer, bytes.n / 4), active(), step_);
-      // A host beside GPUs whose kernels were measured: as long as its memory takes for what an update reads
-      // and writes, of which a copy is two passes.
-      if (machine_->apart() && !device) update = copied * (3 + 2 * static_cast<double>(optimizer.state)) / 2;
+      // A host beside GPUs, whose kernels were measured.
+      if (machine_->apart() && !device)
+        update = machine_->host_update(static_cast<double>(bytes.n) *
+                                       (3 + 2 * static_cast<double>(optimizer.state)));
       seconds = (store.batch == 1 ? update : copied * 1.5 + update / store.batch) + copied;
     }
     return scaled(Time::from_seconds(seconds), 1 / input().speeds.server);

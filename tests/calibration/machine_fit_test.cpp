@@ -98,6 +98,8 @@ TEST(MachineFit, KeepsEveryWayOfCopies) {
     EXPECT_EQ(processor.copy(3e6, w), processor.copy(3e6)) << "all is in one memory";
   }
   EXPECT_EQ(alone.copy(3e6, CopyWay::peer), alone.copy(3e6, CopyWay::device)) << "one GPU, shared";
+  EXPECT_EQ(profile.host_update(3e6), profile.copy(3e6, CopyWay::host_update));
+  EXPECT_EQ(processor.host_update(3e6), processor.copy(1.5e6)) << "none measured: a copy reads and writes";
   EXPECT_TRUE(profile.apart());
   EXPECT_FALSE(processor.apart());
   Measurements faster = m;

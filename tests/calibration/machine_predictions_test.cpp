@@ -75,6 +75,7 @@ TEST(MachinePredictions, PricesTheWayToAStoreInHostMemory) {
     EXPECT_NEAR((step(2, way) - usual) * kWays[static_cast<std::size_t>(way)] / bytes, 1, 0.02) << name(way);
   for (const CopyWay way : {CopyWay::pageable_to_device, CopyWay::device, CopyWay::peer})
     EXPECT_EQ(step(2, way), usual) << name(way) << " is not on the way";
+  EXPECT_GT(step(2, CopyWay::host_update), usual) << "the server's step";
   const double there = step(1, CopyWay::memory, true);
   for (const CopyWay way : {CopyWay::to_device, CopyWay::from_device})
     EXPECT_EQ(step(2, way, true), there) << name(way) << " is not on the way";

@@ -131,7 +131,7 @@ inline Measurements made_in_two() {
 }
 
 /// Bytes per second of each way that a GPU has.
-inline constexpr double kWays[kCopyWays] = {1e10, 5e9, 4e9, 2e9, 1e9, 1e12, 2e10};
+inline constexpr double kWays[kCopyWays] = {1e10, 5e9, 4e9, 2e9, 1e9, 1e12, 2e10, 1.5e10};
 
 /// The machine's workers are GPUs, `peers` of which reach each other.
 inline Measurements made_apart(bool peers) {
