@@ -38,7 +38,20 @@ MODELS = {"resnet50": 64, "bert-large": 16, "gpt2": 8, "vgg16": 64, "resnet18": 
 CALLS = {1: ["doctor", "conformance", "train-bf16", "hardware", "train-more"],
          2: ["doctor", "predict"],
          3: ["pytorch"],
-         4: ["sharing", "routes", "processes", "gradients", "sanitizer"]}
+         4: ["schemes", "sharing", "routes", "processes", "gradients", "sanitizer"]}
+# Two workers that share a GPU, against as many on the processor. Those that wait for nobody end nowhere twice.
+MIXTURE = ("mixtral-8x7b:layers=2,hidden=32,heads=4,kv_heads=2,head_dim=8,feed=64,vocabulary=64,sequence=16,experts=4")
+TINY = "transformer-tiny:hidden=16,heads=2,vocabulary=40,sequence=8"
+SCHEMES = [(scheme, TINY, "off") for scheme in [
+    "allreduce", "allreduce:algorithm=ring", "allreduce:compression=fp16", "allreduce:gradients=fp16", "zero:stage=1",
+    "zero:stage=2", "zero:stage=3", "fsdp", "pipeline:microbatches=4", "pipeline:microbatches=4,schedule=interleaved",
+    "layer-split", "tensor-parallel", "tensor-parallel:sequence=on", "hybrid:context=2", "hybrid:sharding=3",
+    "parameter-server", "parameter-server:server=gpu", "parameter-server:mode=async,server=gpu", "local-sgd:every=3",
+    "diloco:every=3", "data-parallel-master", "delayed-allreduce:delay=2", "hogwild", "gossip"]] + [
+    ("hybrid:expert=2", MIXTURE, "off"), ("pipeline:microbatches=4", "digits-cnn", "off"),
+    ("allreduce", TINY, "optimizer"), ("zero:stage=2", TINY, "optimizer+gradients"),
+    ("zero:stage=3", TINY, "optimizer+parameters")]
+FREE = ("mode=async", "hogwild", "gossip")
 SHARDS = 12  # processes of the conformance tests: their time is compilations of cuDNN's, on one core each
 
 
@@ -295,10 +308,37 @@ class Visit:
         tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
         if not os.access(tool, os.X_OK):
             return {"problem": "compute-sanitizer is not installed"}
-        # Own kernels alone: cuDNN's are many and not ours.
-        few = "--gtest_filter=" + ":".join(f"*Conformance*{kind}*" for kind in ["norm", "_pool", "softmax", "embedding"])
-        return {check: self.tests([tool, "--tool", check, "--error-exitcode", "99", self.bin / "gpu_test", few], 120)
+        # Own kernels alone: cuDNN's are many and not ours. A test takes 2 to 20 s under it.
+        few = "--gtest_filter=" + ":".join(f"*Conformance*{kind}*" for kind in
+                                           ["norm", "_pool", "softmax", "embedding", "attention"])
+        return {check: self.sharded([tool, "--tool", check, "--error-exitcode", "99", self.bin / "gpu_test", few], 80)
                 for check in ["memcheck", "racecheck"]}
+
+    def scheme(self, scheme, model, offload):
+        """First and last loss on each backend."""
+        out = {}
+        for backend in ["cuda", "cpu"]:
+            words = [self.bin / "tandem", "run", "--backend", backend, "--model", model, "--batch", 8, "--devices", 2,
+                     "--scheme", scheme, "--offload", offload, "--iterations", 10, "--format", "json"]
+            child = self.start([str(w) for w in words], self.env)
+            code, text, errors = self.end_of(child, time.monotonic() + min(60, self.left()))
+            try:
+                loss = json.loads(text)["reports"][-1]["training"]
+                out[backend] = {"exit": code, "losses": [loss["first_loss"], loss["last_loss"]]}
+            except (ValueError, KeyError, IndexError):
+                out[backend] = {"exit": code, "problem": errors[-300:] or "see log.txt"}
+        both = [out[b].get("losses") for b in out]
+        if all(both) and not any(word in scheme for word in FREE):
+            apart = max(abs(a / b - 1) for a, b in zip(*both))
+            if not apart < 2e-3:
+                out["problem"] = f"losses {both[0]} on the GPU, {both[1]} on the processor"
+        return out
+
+    def schemes(self):
+        import concurrent.futures
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(lambda case: self.scheme(*case), SCHEMES))
+        return {f"{model.split(':')[0]} {scheme} offload {offload}": r for (scheme, model, offload), r in zip(SCHEMES, results)}
 
     def train(self, stage, precisions):
         out = {}
@@ -357,7 +397,7 @@ class Visit:
     def predict(self):
         measured, profile = self.out / "measured.json", self.out / "profile.json"
         code, text, seconds = self.run([self.bin / "tandem", "measure", "--backend", "cuda", "--quick", "--precision",
-                                        "bf16,fp32", "--out", measured], 360)
+                                        "bf16,fp32,tf32", "--workers", 1, "--out", measured], 330)
         out = {"measure": {"exit": code, "seconds": seconds, "said": text[-800:]}}
         code, text, seconds = self.run([self.bin / "tandem", "fit", measured, "--out", profile], 30)
         out["fit"] = {"exit": code, "seconds": seconds, "said": text[-800:]}
@@ -365,7 +405,7 @@ class Visit:
         text = measured.read_text() if measured.exists() else ""
         if '"library_seconds"' in text:  # several GPUs: NCCL's own estimates beside the measured times
             out["collectives"] = self.tandem(["collective", "--log", measured, "--format", "json"], 20)
-        for precision in ["bf16", "fp32"]:
+        for precision in ["bf16", "fp32", "tf32"]:
             out[f"check {precision}"] = self.tandem(["check", "--backend", "cuda", "--quick", "--tolerance", "100",
                                                      "--profile", profile, "--precision", precision, "--format",
                                                      "json"], 110)

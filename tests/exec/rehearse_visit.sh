@@ -50,14 +50,14 @@ unshare -m sh -euc '
   export PYTHONPATH="$work/site" LD_LIBRARY_PATH="$work/driver" TANDEM_CUDA_PLUGIN="$work/pack/libemulated_cuda.so"
   export OUT="$work/out"
   # Without the tests of kernels, which cuda_kernels_test runs.
-  only=doctor,train-bf16,train-more,predict,sharing,routes,processes,hardware,pytorch,sanitizer
+  only=doctor,train-bf16,train-more,predict,schemes,sharing,routes,processes,hardware,pytorch,sanitizer
   python3 pack/gpu_visit.py --only $only --budget 500 --iterations 30 \
     --models "digits-mlp=8;transformer-tiny:layers=1,hidden=16,heads=2,vocabulary=40,sequence=6=2" || true
 '
 python3 - "$work/out/visit.json" << 'END'
 import json, sys
 stages = json.load(open(sys.argv[1]))["stages"]
-sound = ["train-bf16", "train-more", "predict", "sharing", "routes", "processes"]
+sound = ["train-bf16", "train-more", "predict", "schemes", "sharing", "routes", "processes"]
 wrong = [f"{name}: {stages.get(name, {}).get('problems', 'did not run')}" for name in sound
          if stages.get(name, {}).get("problems", True)]
 # What is not here says so.
