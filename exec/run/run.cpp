@@ -286,6 +286,7 @@ IterationState Run::state(uint32_t instance, int32_t iteration, int32_t micro) c
   s.seed = execution_.seed;
   s.instance = stages_.place(instance).replica;
   s.iteration = static_cast<uint32_t>((first_iteration_ + iteration) * stages_.micros() + micro);
+  s.micro = static_cast<uint32_t>(micro);
   s.learning_rate =
       execution_.integer_gradients ? 1.0F : learning_rate(execution_.rate, step, stages_.replicas());
   const bool alone = first_iteration_ + iteration >= int64_t{sums_until_};

@@ -32,8 +32,11 @@ class DeferredDevice : public DeviceSession {
               Lane lane) override {
     std::vector<float*> near_operands;
     for (float* o : operands) near_operands.push_back(o == nullptr ? nullptr : near(o));
-    give(lane, [this, prepared, near_operands, slot = step.slot, lane] {
-      inner_->launch(prepared, near_operands, states_[slot], lane);
+    give(lane, [this, prepared, near_operands, slot = step.slot, micro = step.micro, lane] {
+      IterationState state = states_[slot];
+      state.micro = micro;
+      state.iteration += micro;
+      inner_->launch(prepared, near_operands, state, lane);
     });
   }
   void copy(float* to, const float* from, int64_t n, Lane lane) override {

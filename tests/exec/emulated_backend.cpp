@@ -55,7 +55,8 @@ class EmulatedDevice : public DeviceSession {
   void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
               Lane) override {
     std::fill(scratch_.begin(), scratch_.end(), 1e30F);  // whatever is read before it is written shows
-    made_[prepared].run({operands.data(), states_ + step.slot, scratch_.data(), nullptr, kept_[prepared]});
+    made_[prepared].run(
+        {operands.data(), states_ + step.slot, scratch_.data(), nullptr, kept_[prepared], step.micro});
   }
   std::vector<LibraryChoice> choices() const override { return choices_; }
   void copy(float* to, const float* from, int64_t n, Lane) override { std::copy_n(from, n, to); }

@@ -74,7 +74,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{"digits-mlp", "elastic-averaging:every=3", 2, true},
                     Setting{"digits-mlp", "allreduce:compression=powersgd", 2, true},
                     Setting{"digits-mlp", "delayed-allreduce:delay=2", 2, true},
-                    Setting{"transformer-tiny", "allreduce", 1, false}));
+                    Setting{"transformer-tiny", "allreduce", 1, false},
+                    Setting{"transformer-tiny:hidden=16,heads=2,vocabulary=40,sequence=8",
+                            "pipeline:microbatches=4", 2, false}));
 
 class Alone : public testing::Test {
  protected:

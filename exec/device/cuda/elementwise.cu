@@ -128,10 +128,10 @@ __device__ uint32_t scramble(uint32_t h) {
 /// W elements a thread, and their marks, side by side.
 template <int W, typename T>
 __global__ void dropout_kernel(int64_t n, uint64_t salt, uint32_t limit, float scale, const State* state,
-                               T* y, const T* x, uint8_t* mask) {
+                               uint32_t micro, T* y, const T* x, uint8_t* mask) {
   const auto key = static_cast<uint32_t>(
       mix64(state->seed ^ mix64(salt << 40 ^ static_cast<uint64_t>(state->instance) << 32 ^
-                                static_cast<uint64_t>(state->iteration))));
+                                static_cast<uint64_t>(state->iteration + micro))));
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x * W;
   for (int64_t i = global_index() * W; i < n; i += stride) {
     float v[W];
@@ -183,7 +183,7 @@ Prepared dropout(const Call& c) {
     by_neighbours(n, y, x, mask, [&](auto wide) {
       launch(dropout_kernel<decltype(wide)::value, T>,
              std::min(kDropoutBlocks, blocks_for(n, int64_t{kThreads} * decltype(wide)::value)), kThreads,
-             l.stream, n, salt, limit, scale, l.state, y, x, mask);
+             l.stream, n, salt, limit, scale, l.state, l.micro, y, x, mask);
     });
   }};
 }

@@ -43,6 +43,7 @@ struct Launch {
       scratch;  ///< of Prepared::scratch elements at least, 256-byte aligned, free between launches of a lane
   Stream stream;
   float* kept = nullptr;  ///< of Prepared::kept elements, zero at first, this prepared call's alone
+  uint32_t micro = 0;     ///< IterationState::micro, which `state` does not have
 };
 /// Enqueues and returns; allocates nothing.
 struct Prepared {

@@ -318,7 +318,7 @@ void Session::launch(uint32_t prepared, std::span<float* const> operands, const 
   const Made& made = made_[prepared];
   TANDEM_CHECK(lane == Lane::compute);  // the library handles and the scratch are the compute lane's
   try {
-    made.prepared.run({operands.data(), states_ + step.slot, scratch_, stream(lane), made.kept});
+    made.prepared.run({operands.data(), states_ + step.slot, scratch_, stream(lane), made.kept, step.micro});
     if (waits_each_launch()) wait_unless_captured(stream(lane));
   } catch (const DeviceError& e) {
     throw DeviceError(fmt::format("{}: {}", name(made.function), e.what()));
