@@ -65,7 +65,7 @@ std::optional<Device> described(const MachineProfile& machine) {
     Device d = Device::load(entry.name);
     if ((d.kind == Device::Kind::gpu) != machine.apart()) continue;
     const int alike = likeness(d, machine.machine());
-    tie = best && alike == most;
+    tie = best && (alike == most || (tie && alike < most));
     if (best && alike <= most) continue;
     most = alike;
     best = std::move(d);
