@@ -131,6 +131,8 @@ EfficiencyTable kernel_efficiency(const MachineProfile& machine, Precision preci
     add(group, one);
     out.between += times * machine.kernel_overhead();
   }
+  if (groups.empty())
+    throw InputError(fmt::format("no kernels of {} were measured on {}", name(precision), machine.machine()));
   out.all.kind = "all";
   for (auto& [group, row] : groups) {
     add(out.all, row);

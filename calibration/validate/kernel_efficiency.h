@@ -37,7 +37,7 @@ struct EfficiencyTable {
 };
 
 /// The table of `machine`, which was read in `precision`. Peaks of products are those of the precision, of
-/// all other kernels that of fp32. Throws InputError where the device's description cannot be read.
+/// all other kernels that of fp32. Throws InputError where the profile holds no kernels.
 EfficiencyTable kernel_efficiency(const MachineProfile& machine, Precision precision);
 
 /// Names of the profiles of measured machines in calibration/profiles, sorted.

@@ -114,6 +114,26 @@ std::string model_number(const std::string& machine) {
 
 }  // namespace
 
+namespace {
+
+/// A product has sizes to divide by.
+void check_shape(const Kernel& k, const Json& shape) {
+  const auto needs = [&](const char* whose, std::size_t numbers, std::size_t sizes) {
+    if (k.shape.size() != numbers) shape.fail(fmt::format("a {} shape has {} numbers", whose, numbers));
+    for (std::size_t i = 0; i < sizes; ++i) {
+      if (k.shape[i] < 1) shape.items()[i].fail(fmt::format("a {} sizes are at least 1", whose));
+    }
+  };
+  if (k.kind == KernelKind::gemm) needs("product's", 4, 4);
+  if (k.kind == KernelKind::attention) needs("attention's", 8, 6);
+  if (k.kind != KernelKind::conv) return;
+  needs("convolution's", 23, 19);
+  const ConvShape s = ConvShape::unpack(k.shape);
+  if (s.groups > std::min(s.in_channels, s.out_channels)) shape.fail("has more groups than channels");
+}
+
+}  // namespace
+
 MachineProfile::MachineProfile(const Json& d, Precision precision) {
   cores_ = d.at("cores").as_int(1, 65536);
   busy_ = d.text("busy", "");
@@ -150,7 +170,7 @@ void MachineProfile::read_kernels(const Json& d) {
     k.flops.n = s.at("flops").as_int(0);
     k.read.n = s.at("read").as_int(0);
     k.written.n = s.at("written").as_int(0);
-    if (k.kind == KernelKind::conv && k.shape.size() != 23) s.fail("a convolution's shape has 23 numbers");
+    check_shape(k, s.at("shape"));
     sample.seconds = s.at("seconds").as_real(1e-12, 1e6);
     if (s.find("step_bytes") != nullptr) sample.step.n = s.at("step_bytes").as_int(0);
     if (s.find("launches") != nullptr) sample.launches = s.at("launches").as_int(1);

@@ -22,8 +22,8 @@ constexpr double kFlops = 2.0 * 4096 * 4096 * 4096, kProductBytes = 3.0 * 2 * 40
 
 /// One product at half the H200's 989 TFLOP/s, launched three times, and one pass over 4.8 GB of memory at a
 /// quarter of its 4.8 TB/s, where 2 us pass between kernels.
-Json two_kernels(const std::string& machine, const std::string& precision = "bf16", bool counted = true,
-                 bool gpu = true) {
+std::string two_kernels_text(const std::string& machine, const std::string& precision, bool counted,
+                             bool gpu) {
   const auto launches = [&](int n) { return counted ? fmt::format(", \"launches\": {}", n) : std::string(); };
   const std::string kernels = fmt::format(
       R"([{{"kind": "gemm", "pass": "forward", "shape": [1, 4096, 4096, 4096], "flops": {:.0f}, "read": {:.0f},
@@ -32,15 +32,18 @@ Json two_kernels(const std::string& machine, const std::string& precision = "bf1
             "read": {:.0f}, "written": {:.0f}, "seconds": {}{}}}])",
       kFlops, kProductBytes / 3 * 2, kProductBytes / 3, kFlops / (0.5 * 989e12) - kBetween, launches(3),
       kStreamBytes / 2, kStreamBytes / 2, kStreamBytes / (0.25 * 4.8e12) - kBetween, launches(1));
-  return Json::parse(
-      fmt::format(
-          R"({{"schema": "tandem-profile-1", "machine": "{}", "cores": 1, "precision": "{}", "all_reduce": [],
+  return fmt::format(
+      R"({{"schema": "tandem-profile-1", "machine": "{}", "cores": 1, "precision": "{}", "all_reduce": [],
               "copy": [], "copies": {{{}}}, "error_per_distance": 0, "error_of_several": 0,
               "op_overhead_seconds": 0, "kernel_overhead_seconds": {}, "wake_seconds": 0, "step_sigma": 0,
               "slowdown": [], "curves": [], "kernels": {}}})",
-          machine, precision, gpu ? R"("pinned-to-device": [{"bytes": 1, "seconds": 1e-6}])" : "", kBetween,
-          kernels),
-      "made.json");
+      machine, precision, gpu ? R"("pinned-to-device": [{"bytes": 1, "seconds": 1e-6}])" : "", kBetween,
+      kernels);
+}
+
+Json two_kernels(const std::string& machine, const std::string& precision = "bf16", bool counted = true,
+                 bool gpu = true) {
+  return Json::parse(two_kernels_text(machine, precision, counted, gpu), "made.json");
 }
 
 EfficiencyTable table_of(const Json& document) {
@@ -137,6 +140,25 @@ TEST(KernelEfficiency, WithoutCountsEachShapeCountsOnce) {
   EXPECT_FALSE(t.counted);
   EXPECT_EQ(t.all.launches, 2);
   EXPECT_TRUE(table_of(two_kernels("NVIDIA H200")).counted);
+}
+
+TEST(KernelEfficiency, OfNoKernelsIsRefused) {
+  const auto refusal = [](const std::string& from, const std::string& to) -> std::string {
+    std::string text = two_kernels_text("NVIDIA H200", "bf16", true, true);
+    const auto at = text.find(from);
+    text.replace(at, to.empty() ? std::string::npos : from.size(), to.empty() ? "\"kernels\": []}" : to);
+    try {
+      table_of(Json::parse(text, "made.json"));
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal("\"kernels\"", ""), HasSubstr("no kernels of bf16 were measured on NVIDIA H200"));
+  EXPECT_THAT(refusal("[1, 4096, 4096, 4096]", "[1, 4096]"), HasSubstr("made.json:"));
+  EXPECT_THAT(refusal("[1, 4096, 4096, 4096]", "[1, 4096]"), HasSubstr("a product's shape has 4 numbers"));
+  EXPECT_THAT(refusal("[1, 4096, 4096, 4096]", "[1, 0, 4096, 4096]"), HasSubstr("at least 1"));
+  EXPECT_THAT(refusal("\"launches\": 3", "\"launches\": 0"), HasSubstr("made.json:"));
 }
 
 /// What is said of a fitted machine adds up to the kernels that its steps launched, each precision by itself.
