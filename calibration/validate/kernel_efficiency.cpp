@@ -51,12 +51,10 @@ int likeness(const Device& device, const std::string& machine) {
          (machine.find(fmt::format("{:.2f} GHz", device.boost_mhz / 1000)) != std::string::npos ? 1 : 0);
 }
 
-/// Of those with the machine's model number as a word of their name the one most like it; none where two are
-/// as much.
-std::optional<Device> described(const MachineProfile& machine) {
-  std::optional<Device> best;
+/// Of those with the machine's model number as a word of their name the ones most like it.
+std::vector<Device> most_like(const MachineProfile& machine) {
+  std::vector<Device> best;
   int most = 0;
-  bool tie = false;
   const std::vector<std::string> model = lower_words(machine.model());
   if (model.size() != 1) return {};
   for (const SystemEntry& entry : list_devices()) {
@@ -65,16 +63,28 @@ std::optional<Device> described(const MachineProfile& machine) {
     Device d = Device::load(entry.name);
     if ((d.kind == Device::Kind::gpu) != machine.apart()) continue;
     const int alike = likeness(d, machine.machine());
-    tie = best && (alike == most || (tie && alike < most));
-    if (best && alike <= most) continue;
+    if (!best.empty() && alike < most) continue;
+    if (alike != most) best.clear();
     most = alike;
-    best = std::move(d);
+    best.push_back(std::move(d));
   }
-  if (tie) return {};
-  if (!best || best->kind != Device::Kind::cpu) return best;
-  for (FlopRate& peak : best->peak) peak.flops_per_second /= best->units;
-  best->units = 1;
   return best;
+}
+
+/// Of a processor a worker has one core, and memory to itself where the others are idle.
+Device as_a_worker_has(Device device) {
+  if (device.kind != Device::Kind::cpu) return device;
+  for (FlopRate& peak : device.peak) peak.flops_per_second /= std::max(1, device.units);
+  device.units = 1;
+  return device;
+}
+
+std::string why_none(const MachineProfile& machine, const std::vector<Device>& alike) {
+  if (machine.model().empty()) return "The measured machine's name has no model number";
+  if (alike.empty()) return fmt::format("No device is described with the model number {}", machine.model());
+  std::vector<std::string> names;
+  for (const Device& d : alike) names.push_back(d.name);
+  return fmt::format("Several described devices are as like the measured one: {}", fmt::join(names, ", "));
 }
 
 /// Attention stays in bf16 where products are in fp8; what multiplies no matrices counts in fp32.
@@ -106,7 +116,11 @@ std::string three(double value) {
 EfficiencyTable kernel_efficiency(const MachineProfile& machine, Precision precision) {
   EfficiencyTable out;
   out.precision = precision;
-  out.device = described(machine);
+  const std::vector<Device> alike = most_like(machine);
+  if (alike.size() == 1)
+    out.device = as_a_worker_has(alike[0]);
+  else
+    out.missing = why_none(machine, alike);
   // The executor's tensors lie as that recipe's on GPUs; of processors the curves are the default recipe's.
   out.recipe = machine.apart() ? "pytorch-channels-last" : std::string(kDefaultRecipe);
   std::optional<KernelCost> stock;
@@ -206,9 +220,7 @@ std::vector<std::string> efficiency_cells(const EfficiencyTable& table, const Ke
 }
 
 std::string efficiency_basis(const EfficiencyTable& table) {
-  if (!table.device)
-    return "No device of that model number is described, or several are as like it: no roofline, no stock "
-           "curves.";
+  if (!table.device) return table.missing + ": no roofline and no stock curves.";
   const Device& d = *table.device;
   return fmt::format(
       "Roofline of {}{}: {} in products, {} in all other kernels, {}. Stock curves with recipe {}.",

@@ -29,6 +29,7 @@ struct EfficiencyTable {
   /// Described in topologies/devices under the model number that the profile names, as one worker has it: of
   /// processors one core, with the memory of all.
   std::optional<Device> device;
+  std::string missing;  ///< why there is none
   std::string recipe;   ///< whose factors the stock curves have
   double between = 0;   ///< seconds of `all` that pass between kernels
   bool counted = true;  ///< the profile says how often steps launch each kernel; else each shape counts once

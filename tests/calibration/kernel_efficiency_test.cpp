@@ -130,7 +130,12 @@ TEST(KernelEfficiency, CellsOfAnUndescribedDeviceHaveNoRoofline) {
   EXPECT_THAT(efficiency_heads(t),
               ElementsAre("kind", "pass", "shapes", "launches", "time", "TFLOP/s", "GB/s"));
   EXPECT_EQ(efficiency_cells(t, t.all).size(), 7U);
-  EXPECT_THAT(efficiency_basis(t), HasSubstr("no roofline"));
+  const auto basis = [](const char* machine) { return efficiency_basis(table_of(two_kernels(machine))); };
+  EXPECT_EQ(basis("made up"),
+            "The measured machine's name has no model number: no roofline and no stock curves.");
+  EXPECT_THAT(basis("NVIDIA H999"), HasSubstr("with the model number H999"));
+  EXPECT_THAT(basis("Tesla V100-SXM2"),
+              HasSubstr("as like the measured one: v100-sxm2-16gb, v100-sxm2-32gb:"));
   EXPECT_EQ(t.all.roofline, 0);
   EXPECT_EQ(t.all.stock, 0);
 }
