@@ -24,6 +24,7 @@ std::string show_device(const ShowRequest& request);
 std::string show_layer(const ShowRequest& request);
 std::string show_collective(const ShowRequest& request);
 std::string show_schedule(const ShowRequest& request);
+std::string show_profile(const ShowRequest& request);
 /// A schedule at work: as text, JSON or, where --out names a picture, drawn there, which returns "".
 std::string show_pipeline(const ShowRequest& request, const PipelineSchedule& schedule,
                           const PipelineShape& shape);

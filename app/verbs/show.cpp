@@ -16,10 +16,10 @@ struct ShowKind {
   std::string (*page)(const ShowRequest&);
 };
 
-constexpr ShowKind kKinds[] = {{"model", show_model},      {"system", show_system},
-                               {"scheme", show_scheme},    {"device", show_device},
-                               {"layer", show_layer},      {"collective", show_collective},
-                               {"schedule", show_schedule}};
+constexpr ShowKind kKinds[] = {{"model", show_model},       {"system", show_system},
+                               {"scheme", show_scheme},     {"device", show_device},
+                               {"layer", show_layer},       {"collective", show_collective},
+                               {"schedule", show_schedule}, {"profile", show_profile}};
 
 int show(const Arguments& arguments) {
   const ShowRequest request{arguments, arguments.words()[1],
@@ -43,32 +43,39 @@ int show(const Arguments& arguments) {
 void register_show(Registry<Verb>& registry) {
   registry.add(
       {.name = "show",
-       .summary = "one component whole: a model's layers, a system's links and routes, a compiled scheme",
+       .summary =
+           "one component whole: a model's layers, a system's links and routes, a compiled scheme, what "
+           "measured kernels reach",
        .usage = "KIND NAME [options]",
-       .flags = {{"format", "FORMAT", "text (default), json, or dot (Graphviz; model and system)"},
-                 {"out", "FILE",
-                  "write it there; FILE.png or FILE.svg of a model, system or schedule is drawn"},
-                 {"model", "NAME", "show scheme: compile the scheme for this model and print the program"},
-                 {"devices", "N", "show scheme, show collective: for so many devices; default 4"},
-                 {"system", "NAME", "show scheme: the machine that decides how devices fall into nodes"},
-                 {"batch", "N", "show model, show scheme: samples per device; default 1 and 32"},
-                 {"precision", "FORMAT", "show model, show scheme: fp32 (default), tf32, fp16, bf16, fp8"},
-                 {"optimizer", "NAME", "show scheme: default momentum"},
-                 {"recompute", "off|blocks|...", "show scheme: what backward makes again; default off"},
-                 {"offload", "WHAT[+WHAT...]",
-                  "show scheme: to the host's memory: optimizer, gradients, parameters; default off"},
-                 {"stages", "P", "show schedule: of a pipeline; default 4"},
-                 {"microbatches", "M", "show schedule: default 8"},
-                 {"chunks", "V", "show schedule: parts of the model a stage; default 1, interleaved 2"},
-                 {"set", "PATH=VALUE", "show system: change one thing of it first", true},
-                 quiet_flag()},
+       .flags =
+           {{"format", "FORMAT", "text (default), json, or dot (Graphviz; model and system)"},
+            {"out", "FILE", "write it there; FILE.png or FILE.svg of a model, system or schedule is drawn"},
+            {"model", "NAME", "show scheme: compile the scheme for this model and print the program"},
+            {"devices", "N", "show scheme, show collective: for so many devices; default 4"},
+            {"system", "NAME", "show scheme: the machine that decides how devices fall into nodes"},
+            {"batch", "N", "show model, show scheme: samples per device; default 1 and 32"},
+            {"precision", "FORMAT",
+             "show model, show scheme: fp32 (default), tf32, fp16, bf16, fp8; show profile: default every "
+             "one measured"},
+            {"optimizer", "NAME", "show scheme: default momentum"},
+            {"recompute", "off|blocks|...", "show scheme: what backward makes again; default off"},
+            {"offload", "WHAT[+WHAT...]",
+             "show scheme: to the host's memory: optimizer, gradients, parameters; default off"},
+            {"stages", "P", "show schedule: of a pipeline; default 4"},
+            {"microbatches", "M", "show schedule: default 8"},
+            {"chunks", "V", "show schedule: parts of the model a stage; default 1, interleaved 2"},
+            {"set", "PATH=VALUE", "show system: change one thing of it first", true},
+            quiet_flag()},
        .least_words = 2,
        .most_words = 2,
        .run = show,
-       .details = "KIND is model, system, scheme, device, layer, collective or schedule.\n\nExamples\n"
-                  "  tandem show system dgx1-v100 --out dgx1.svg\n"
-                  "  tandem show scheme pytorch-ddp --model lenet5 --devices 4\n"
-                  "  tandem show schedule 1f1b --stages 4 --microbatches 8"});
+       .details =
+           "KIND is model, system, scheme, device, layer, collective, schedule or profile (of a measured "
+           "machine: what its kernels reach beside the roofline and the stock curves).\n\nExamples\n"
+           "  tandem show system dgx1-v100 --out dgx1.svg\n"
+           "  tandem show scheme pytorch-ddp --model lenet5 --devices 4\n"
+           "  tandem show schedule 1f1b --stages 4 --microbatches 8\n"
+           "  tandem show profile h200 --precision bf16"});
 }
 
 }  // namespace tandem::app

@@ -195,7 +195,7 @@ bool multiplies(KernelKind kind) {
 /// Adds the launches of one update to its graph's.
 void add_update(KernelSample& sum, const MeasuredKernel& k, Bytes step) {
   if (sum.kernel.shape.empty()) {
-    sum = {k.kernel, 0, k.graph, step};
+    sum = {k.kernel, 0, k.graph, step, 1};
     sum.kernel.shape[0] = sum.kernel.flops.n = sum.kernel.read.n = sum.kernel.written.n = 0;
   }
   sum.kernel.repeat = 1;
@@ -303,10 +303,13 @@ std::vector<KernelCurve> kernel_curves(const Measurements& m) {
 
 std::vector<KernelSample> kernel_samples(const Measurements& m) {
   std::map<std::pair<uint32_t, Key>, std::vector<const MeasuredKernel*>> by;
+  std::map<std::pair<uint32_t, Key>, int64_t> launched;
   std::map<std::pair<uint32_t, std::size_t>, KernelSample> updates;
   const auto step = moved_by_step(m);
   for (const MeasuredKernel& k : m.kernels) {
-    if (k.workers != 1 || k.median <= 0) continue;
+    if (k.workers != 1) continue;
+    launched[{k.graph, key_of(k.kernel)}] += k.kernel.repeat;
+    if (k.median <= 0) continue;
     if (k.kernel.pass == Pass::update && !k.kernel.shape.empty())
       add_update(updates[{k.graph, KernelNeighbours::group(k.kernel)}], k, step.at(k.graph));
     else
@@ -319,7 +322,7 @@ std::vector<KernelSample> kernel_samples(const Measurements& m) {
     for (const MeasuredKernel* r : rows) seconds.push_back(r->median);
     Kernel k = rows[0]->kernel;
     k.repeat = 1;
-    out.push_back({k, median(seconds), key.first, step.at(key.first)});
+    out.push_back({k, median(seconds), key.first, step.at(key.first), launched.at(key)});
   }
   if (out.empty()) throw InputError("the measurements hold no kernels of one worker");
   return out;

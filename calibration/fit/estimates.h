@@ -29,8 +29,9 @@ double slowest_of(int64_t n, double sigma);
 std::vector<KernelCurve> kernel_curves(const Measurements& m);
 
 /// What KernelNeighbours prices by. A kernel that several layers of a graph hold counts once a graph, with
-/// the median of its launches' medians; a graph's updates, which run at one speed, are one sample of their
-/// sum. Throws InputError when no kernel of one worker was measured.
+/// the median of its launches' medians, and `launches` says how often a step of that graph launches it; a
+/// graph's updates, which run at one speed, are one sample of their sum, launched once. Throws InputError
+/// when no kernel of one worker was measured.
 std::vector<KernelSample> kernel_samples(const Measurements& m);
 
 /// What the profile prices by.

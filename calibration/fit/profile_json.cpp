@@ -128,7 +128,8 @@ void add_kernels(JsonWriter& d, const KernelEstimates& k) {
                             {"read", s.kernel.read.n},
                             {"written", s.kernel.written.n},
                             {"seconds", s.seconds},
-                            {"step_bytes", s.step.n}});
+                            {"step_bytes", s.step.n},
+                            {"launches", s.launches}});
   }
 }
 

@@ -2,13 +2,16 @@
 #include "calibration/validate/visits.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "base/data.h"
 #include "base/json.h"
+#include "calibration/validate/kernel_efficiency.h"
 
 namespace tandem::calibration {
 
@@ -31,9 +34,35 @@ void read(Rates& rates, const Json& list, bool torch) {
   }
 }
 
+std::string markdown_row(const std::vector<std::string>& cells) {
+  return fmt::format("\n| {} |", fmt::join(cells, " | "));
+}
+
+/// What the kernels reach that the profile of that name measured, a table a precision.
+std::string kernels_markdown(const std::string& profile) {
+  const Json document = load_measured_profile(profile);
+  std::string out = fmt::format(
+      "\nKernels of the profile `{}`, as `tandem show profile {}` prints them: how many shapes, how often a "
+      "step of each graph launches\nthem in all, their part of those steps, what they reach, and what the "
+      "stock curves say of them over what they took.\n",
+      profile, profile);
+  for (const Precision p : measured_precisions(document)) {
+    const EfficiencyTable table = kernel_efficiency(MachineProfile(document, p), p);
+    out +=
+        fmt::format("\n{}: {}\n{}", name(p), efficiency_basis(table), markdown_row(efficiency_heads(table)));
+    std::vector<std::string> rule(efficiency_heads(table).size(), "---:");
+    rule[0] = rule[1] = "---";
+    out += markdown_row(rule);
+    for (const KernelEfficiency& row : table.rows) out += markdown_row(efficiency_cells(table, row));
+    out += markdown_row(efficiency_cells(table, table.all)) + "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string visits_markdown() {
+  const std::vector<std::string> profiles = measured_profiles();
   std::string out =
       "\n## On GPUs\n\nWhat `calibration/gpu_visit.py` found "
       "([calibration/data/visits](calibration/data/visits)): "
@@ -57,6 +86,7 @@ std::string visits_markdown() {
       }
     }
     out += "\n";
+    if (std::find(profiles.begin(), profiles.end(), name) != profiles.end()) out += kernels_markdown(name);
   }
   return out;
 }

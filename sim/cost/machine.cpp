@@ -64,24 +64,38 @@ std::shared_ptr<const MachineProfile> MachineProfile::find(const std::string& na
 
 namespace {
 
-/// What was measured in `precision`: the document itself, or one of those beside it.
-const Json& measured_in(const Json& d, Precision precision) {
-  std::vector<std::string> others;
-  const auto holds = [&](const Json& part) {
-    others.push_back(part.text("precision", name(Precision::fp32)));
-    return others.back() == name(precision);
-  };
-  if (holds(d)) return d;
+/// The document itself and those beside it, a format each.
+std::vector<std::pair<Precision, const Json*>> parts_of(const Json& d) {
+  std::vector<const Json*> parts{&d};
   if (const Json* more = d.find("more_precisions")) {
-    for (const Json& part : more->items()) {
-      if (holds(part)) return part;
-    }
+    for (const Json& part : more->items()) parts.push_back(&part);
+  }
+  std::vector<std::pair<Precision, const Json*>> out;
+  for (const Json* part : parts) {
+    const Json* format = part->find("precision");
+    out.emplace_back(format == nullptr ? Precision::fp32 : named<Precision>(*format, kPrecisions), part);
+  }
+  return out;
+}
+
+/// What was measured in `precision`.
+const Json& measured_in(const Json& d, Precision precision) {
+  std::vector<std::string_view> others;
+  for (const auto& [format, part] : parts_of(d)) {
+    if (format == precision) return *part;
+    others.push_back(name(format));
   }
   d.fail(fmt::format("kernels were measured in {} alone, not in {}: tandem measure --precision {}",
                      fmt::join(others, ", "), name(precision), name(precision)));
 }
 
 }  // namespace
+
+std::vector<Precision> measured_precisions(const Json& document) {
+  std::vector<Precision> out;
+  for (const auto& [format, part] : parts_of(document)) out.push_back(format);
+  return out;
+}
 
 namespace {
 
@@ -101,10 +115,32 @@ std::string model_number(const std::string& machine) {
 
 }  // namespace
 
+namespace {
+
+/// A product has sizes to divide by.
+void check_shape(const Kernel& k, const Json& shape) {
+  const auto needs = [&](const char* whose, std::size_t numbers, std::size_t sizes) {
+    if (k.shape.size() != numbers) shape.fail(fmt::format("a {} shape has {} numbers", whose, numbers));
+    for (std::size_t i = 0; i < sizes; ++i) {
+      if (k.shape[i] < 1) shape.items()[i].fail(fmt::format("a {} sizes are at least 1", whose));
+    }
+  };
+  if (k.kind == KernelKind::gemm) needs("product's", 4, 4);
+  if (k.kind == KernelKind::attention) needs("attention's", 8, 6);
+  if (k.kind != KernelKind::conv) return;
+  needs("convolution's", 23, 19);
+  const ConvShape s = ConvShape::unpack(k.shape);
+  if (s.groups > std::min(s.in_channels, s.out_channels)) shape.fail("has more groups than channels");
+}
+
+}  // namespace
+
 MachineProfile::MachineProfile(const Json& d, Precision precision) {
   cores_ = d.at("cores").as_int(1, 65536);
   busy_ = d.text("busy", "");
-  model_ = model_number(d.text("machine", ""));
+  machine_ = d.text("machine", "");
+  date_ = d.text("date", "");
+  model_ = model_number(machine_);
   read_transfers(d);
   read_kernels(measured_in(d, precision));
   read_disturbances(d);
@@ -135,9 +171,10 @@ void MachineProfile::read_kernels(const Json& d) {
     k.flops.n = s.at("flops").as_int(0);
     k.read.n = s.at("read").as_int(0);
     k.written.n = s.at("written").as_int(0);
-    if (k.kind == KernelKind::conv && k.shape.size() != 23) s.fail("a convolution's shape has 23 numbers");
+    check_shape(k, s.at("shape"));
     sample.seconds = s.at("seconds").as_real(1e-12, 1e6);
     if (s.find("step_bytes") != nullptr) sample.step.n = s.at("step_bytes").as_int(0);
+    if (s.find("launches") != nullptr) sample.launches = s.at("launches").as_int(1);
     samples.push_back(std::move(sample));
   }
   kernels_ = std::make_unique<KernelNeighbours>(std::move(samples), std::move(curves), apart());

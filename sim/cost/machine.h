@@ -41,6 +41,9 @@ std::string_view name(CopyWay way);  ///< "memory", "pinned-to-device", ...
 /// "Statistical Estimates and Transformed Beta-Variables").
 double normal_score(int64_t rank, int64_t n);
 
+/// The formats that a machine profile's document holds kernels of, its own first. Throws InputError.
+std::vector<Precision> measured_precisions(const Json& document);
+
 class MachineProfile {
  public:
   /// Null when the profile is none of a machine (a name in calibration/profiles, or a file of another
@@ -50,6 +53,11 @@ class MachineProfile {
   explicit MachineProfile(const Json& document, Precision precision = Precision::fp32);
 
   int64_t cores() const { return cores_; }
+  /// What the profile says that it was measured on, and when.
+  const std::string& machine() const { return machine_; }
+  const std::string& date() const { return date_; }
+  const KernelNeighbours& kernels() const { return *kernels_; }
+  double kernel_overhead() const { return kernel_overhead_; }  ///< of a kernel in a step beside its own time
   /// All launches of a kernel, in a step that moves `step`, while `active` workers compute. Of more workers
   /// than cores, and than were measured to share a GPU, each gets its part all the time. On a GPU with what
   /// passes until the next kernel starts.
@@ -108,7 +116,7 @@ class MachineProfile {
   static double interpolate(const std::vector<Point>& table, double at);
   int64_t cores_ = 1;
   InputRates input_;
-  std::string model_, busy_;
+  std::string machine_, date_, model_, busy_;
   std::unique_ptr<KernelNeighbours> kernels_;
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]

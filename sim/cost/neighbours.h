@@ -19,8 +19,9 @@ namespace tandem::sim {
 struct KernelSample {
   Kernel kernel;
   double seconds = 0;
-  uint32_t source = 0;  ///< graph of the suite that it stood in
-  Bytes step = {};      ///< what all kernels of that graph's step move
+  uint32_t source = 0;   ///< graph of the suite that it stood in
+  Bytes step = {};       ///< what all kernels of that graph's step move
+  int64_t launches = 0;  ///< of it in that step; 0: the profile does not say
 };
 
 /// seconds = sum over efforts of count x `per` of it, all >= 0, fitted over all sizes of one kind and pass.

@@ -3,10 +3,13 @@
 #include "calibration/validate/check_result.h"
 #include "calibration/validate/visits.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "calibration/validate/kernel_efficiency.h"
 
 namespace tandem::tests {
 namespace {
@@ -98,6 +101,16 @@ TEST(CheckResult, CommittedResultsAreReadable) {
 /// resnet50 ran in three states of the kernels: the last counts.
 TEST(Visits, TheLastRunOfACaseCounts) {
   EXPECT_THAT(visits_markdown(), HasSubstr("| resnet50, 64 | 6425 | 4124 | 2933 | | | 784 |"));
+}
+
+/// A visit's section has the rows that tandem show profile prints of the profile of its name.
+TEST(Visits, HaveTheTableOfTheirProfile) {
+  const EfficiencyTable t =
+      kernel_efficiency(MachineProfile(load_measured_profile("h200"), Precision::bf16), Precision::bf16);
+  const std::string section = visits_markdown();
+  EXPECT_THAT(section, HasSubstr("\nbf16: " + efficiency_basis(t)));
+  for (const KernelEfficiency& row : t.rows)
+    EXPECT_THAT(section, HasSubstr(fmt::format("\n| {} |", fmt::join(efficiency_cells(t, row), " | "))));
 }
 
 }  // namespace

@@ -142,7 +142,9 @@ TEST(Estimates, AKernelCountsOnceAGraphAndUpdatesAsOne) {
   EXPECT_EQ(samples[0].kernel.repeat, 1);
   EXPECT_DOUBLE_EQ(samples[0].seconds, 4 + 3 * 0.5);
   EXPECT_EQ(samples[0].step.n, 3 * 100 + 4 * 40) << "what a step of graph 0 moves";
+  EXPECT_EQ(samples[0].launches, 1) << "of all together";
   EXPECT_EQ(samples[1].seconds, 2) << "the median";
+  EXPECT_EQ(samples[1].launches, 3);
   EXPECT_EQ(samples[2].seconds, 9);
   EXPECT_EQ(samples[2].source, 1U);
   EXPECT_THROW(kernel_samples({}), InputError);

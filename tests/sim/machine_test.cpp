@@ -284,7 +284,9 @@ TEST(Machine, RefusesRecordingsThatDoNotAddUp) {
   EXPECT_THAT(refusal("[[0.9, 1.0, 1.3], [1.1, 0.95, 1.0]]", "[[1.0], [1.0], [1.0]]"),
               HasSubstr("3 workers on 2 cores, not one or two on each"));
   EXPECT_THAT(refusal("\"kind\": \"gemm\"", "\"kind\": \"gem\""), HasSubstr("\"gem\" is not known here"));
-  EXPECT_THAT(refusal("[8, 8, 16, 1,", "[8, 8, 16,"), HasSubstr("has 23 numbers"));
+  EXPECT_THAT(refusal("[8, 8, 16, 1,", "[8, 8, 16,"), HasSubstr("a convolution's shape has 23 numbers"));
+  EXPECT_THAT(refusal("[8, 8, 16, 1,", "[8, 8, 16, 0,"), HasSubstr("a convolution's sizes are at least 1"));
+  EXPECT_THAT(refusal("[8, 8, 16, 1,", "[8, 8, 16, 9,"), HasSubstr("more groups than channels"));
 }
 
 }  // namespace

@@ -254,6 +254,8 @@ TEST(Schemas, HoldForWhatTheProgramWrites) {
         "2", "--rate-runs", "1", "--target-loss", "2.2", "--most-samples", "4000"}},
       {"system-listing", {"show", "system", "dgx1-v100"}},
       {"system-listing", {"show", "system", "tpu-v3-pod"}},
+      {"kernels", {"show", "profile", "h200"}},
+      {"kernels", {"show", "profile", std::string(TANDEM_ROOT) + "/tests/sim/machine_profile.json"}},
   };
   for (const Case& c : cases) {
     const Document document = answer(c.words);
