@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,9 +20,18 @@ namespace tandem::calibration {
 namespace {
 
 constexpr std::string_view kVisits = "calibration/data/visits";
-/// Columns of the table: of the executor by precision, of PyTorch by precision and mode.
-constexpr const char* kColumns[] = {"bf16", "PyTorch bf16 graphed", "PyTorch bf16 eager", "fp8", "tf32",
-                                    "fp32"};
+/// Columns of the table, where there is anything for them: of the executor by precision, of PyTorch by
+/// precision and mode.
+std::vector<std::string> columns_of(const std::set<std::string>& found) {
+  std::vector<std::string> out;
+  for (const char* precision : {"bf16", "fp16", "fp8", "tf32", "fp32"}) {
+    for (const char* mode : {"", " graphed", " compiled", " eager", " deterministic"}) {
+      const std::string column = *mode == 0 ? precision : fmt::format("PyTorch {}{}", precision, mode);
+      if (found.count(column) != 0) out.push_back(column);
+    }
+  }
+  return out;
+}
 
 using Case = std::pair<std::string, int64_t>;  // model, batch
 using Rates = std::map<Case, std::map<std::string, double>>;
@@ -73,14 +84,19 @@ std::string visits_markdown() {
     Rates rates;
     read(rates, d.at("tandem"), false);
     read(rates, d.at("pytorch"), true);
+    std::set<std::string> columns_found;
+    for (const auto& [of, found] : rates) {
+      for (const auto& [column, rate] : found) columns_found.insert(column);
+    }
+    const std::vector<std::string> columns = columns_of(columns_found);
     out += fmt::format("\n### {}\n\n{}; {}.\n\n| model, batch |", name, d.at("machine").as_text(),
                        d.at("date").as_text());
-    for (const char* column : kColumns) out += fmt::format(" {} |", column);
+    for (const std::string& column : columns) out += fmt::format(" {} |", column);
     out += "\n| --- |";
-    for (std::size_t i = 0; i < std::size(kColumns); ++i) out += " ---: |";
+    for (std::size_t i = 0; i < columns.size(); ++i) out += " ---: |";
     for (const auto& [of, found] : rates) {
       out += fmt::format("\n| {}, {} |", of.first, of.second);
-      for (const char* column : kColumns) {
+      for (const std::string& column : columns) {
         const auto at = found.find(column);
         out += at == found.end() ? " |" : fmt::format(" {:.0f} |", at->second);
       }
