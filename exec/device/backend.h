@@ -67,6 +67,9 @@ class DeviceSession {
   /// To numbers of 2 bytes in the session's half_format(), two a word, and back. Enqueue, as copy().
   virtual void narrow(float* to, const float* from, int64_t elements, Lane lane) = 0;
   virtual void upcast(float* to, const float* from, int64_t elements, Lane lane) = 0;
+  /// Makes what the copies have of the range anew, in the session's half_format(). `vector`: its element 0.
+  /// Enqueues. Only asked of backends that want `copies`.
+  virtual void renew(const CopiedRange& /*range*/, const float* /*vector*/, Lane) {}
   /// The same of gradients on their way to others, in fp16 times the loss's scale, which small ones need in 2
   /// bytes, and back: the scale of slot 0's iteration, on which all who sum them must agree.
   virtual void narrow_gradients(float* to, const float* from, int64_t elements, Lane lane) {
@@ -220,6 +223,9 @@ struct Backend {
   double warm_seconds = 0;
   /// Has batch_norm_relu and its kin.
   bool fuses_norms = false;
+  /// Bit k: the call makes a number of 2 bytes of each of operand k's at every launch, and would rather find
+  /// a copy of them behind its operands where they are parameters (Call::copied). Null: none does.
+  uint32_t (*copies)(const Call& call, Precision precision) = nullptr;
   /// Computes on the processors of the thread that calls, which is then bound (cores.h).
   bool on_processors = false;
 };
