@@ -4,9 +4,10 @@
 // Internal to exec.
 //
 // A copy is right whenever the parameter may be read: every op that writes parameters renews the copies of
-// what it wrote before it ends, on its own lane, the update in its own kernel. So whatever waits for the
+// what it wrote before it ends, on its own lane, an update in its own call. So whatever waits for the
 // parameter has the copy, too, whoever wrote it, and nothing is decided while ops run.
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "exec/comm/store.h"
@@ -15,27 +16,39 @@
 
 namespace tandem::exec {
 
-/// Of one device. Buckets that it holds whole for a while only (exec/run/rooms.h) have none: they are brought
-/// anew for each pass.
+/// Of one device. Made once, then only read.
+///
+/// Parameters that it holds whole for a while only (exec/run/rooms.h) have none: they are brought anew for
+/// each pass. In 1 byte, where what numbers are scaled by follows from how often they were made, only such
+/// have one as a single update of each step writes, and nothing else.
 class Copies {
  public:
   Copies() = default;
   Copies(const Execution& execution, const Program& program, const Stages& stages, uint32_t device);
 
-  /// In the order of the memory that the device holds parameters in, of which `first` counts elements.
+  /// In the order of the memory in which the device holds parameters, which `first` counts.
   const std::vector<CopyPiece>& pieces() const { return pieces_; }
-  /// Words of 4 bytes: of the copies, and of `pieces` behind them.
+  const std::vector<CopiedMatrix>& matrices() const { return matrices_; }
+  bool empty() const { return pieces_.empty() && matrices_.empty(); }
+  /// Words of 4 bytes: of the copies, behind them of pieces(), behind these of matrices().
   int64_t words() const { return words_; }
-  int64_t all_words() const;
-  /// The piece of the parameter that begins there in the flat vector; null: it has none. O(log parameters).
-  const CopyPiece* of(int64_t first) const;
-  /// Where in pieces() those begin that have part in this part of the flat vector, and how many they are.
-  Slice in(const Slice& part) const;
+  int64_t piece_words() const { return static_cast<int64_t>(pieces_.size() * sizeof(CopyPiece)) / 4; }
+  int64_t matrix_words() const { return static_cast<int64_t>(matrices_.size() * sizeof(CopiedMatrix)) / 4; }
+  int64_t all_words() const { return words_ + piece_words() + matrix_words(); }
+  /// The copy of the parameter that begins there in the flat vector; null: it has none. O(log parameters).
+  const CopyPiece* piece(int64_t first) const;
+  const CopiedMatrix* matrix(int64_t first) const;
+  /// What a part of the flat vector has of the lists: indices into them.
+  struct Part {
+    int64_t piece = 0, pieces = 0, matrix = 0, matrices = 0;
+  };
+  Part in(const Slice& part) const;
 
  private:
-  std::vector<int64_t> flat_;  ///< [piece]: where its parameter begins in the flat vector
-  std::vector<CopyPiece> pieces_;
   int64_t words_ = 0;
+  std::vector<CopyPiece> pieces_;
+  std::vector<CopiedMatrix> matrices_;
+  std::map<int64_t, std::size_t> piece_at_, matrix_at_;  ///< by where the parameter begins in the flat vector
 };
 
 }  // namespace tandem::exec

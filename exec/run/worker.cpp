@@ -349,8 +349,8 @@ void Worker::prepare_layer(uint32_t layer) {
 }
 
 Launch Worker::prepare(const Call& lowered) {
-  Call call = lowered;
-  call.copied = copied_operands(call);
+  std::vector<float*> copies;
+  const Call call = with_copies(lowered, copies);
   Launch l;
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
@@ -361,7 +361,7 @@ Launch Worker::prepare(const Call& lowered) {
   for (int64_t v = 0; v < (reads_input || slots_ > 1 ? variants_ : 1); ++v) {
     l.operands.emplace_back();
     for (const TensorId t : call.operands) l.operands.back().push_back(tensor(t, v));
-    add_copies(call, l.operands.back());
+    l.operands.back().insert(l.operands.back().end(), copies.begin(), copies.end());
   }
   return l;
 }

@@ -162,8 +162,7 @@ class Worker {
   CopiedRange all_copied() const;
   CopiedRange written_by(const Op& op) const;
   void renew(const CopiedRange& range, Lane lane);
-  void add_copies(const Call& call, std::vector<float*>& operands) const;
-  uint32_t copied_operands(const Call& call) const;
+  Call with_copies(const Call& lowered, std::vector<float*>& behind) const;
   void renew_by(Call& update, std::vector<float*>& operands, const Slice& part) const;
   Launch prepare(const Call& call);
   void prepare_layer(uint32_t layer);

@@ -52,6 +52,7 @@ class DeferredDevice : public DeviceSession {
     CopiedRange at = range;
     at.copies = near(range.copies);
     at.pieces = near(range.pieces);
+    at.matrices = near(range.matrices);
     give(lane, [=, this] { inner_->renew(at, near(vector), lane); });
   }
   void upcast(float* to, const float* from, int64_t n, Lane lane) override {

@@ -93,6 +93,23 @@ TEST(Copies, AreOfACheckpoint) {
   EXPECT_TRUE(std::equal(second.losses.begin(), second.losses.end(), all.losses.begin() + 3));
 }
 
+/// Of micro-batches the weights in 1 byte are made once, so that what they are scaled by is of other
+/// launches.
+TEST(Copies, InOneByteAreMadeOnceAnUpdate) {
+  const Graph text = Graph::load("transformer-tiny:layers=1,hidden=16,heads=2,vocabulary=48,sequence=8");
+  const Cluster one{1, 1, 1}, two{2, 1, 2};
+  for (const char* scheme :
+       {"allreduce", "allreduce:update=all,overlap=off", "zero:stage=1", "delayed-allreduce"})
+    expect_same_bits({{scheme, two}, Precision::fp8, &text, "adamw", 20});
+  expect_same_bits({{"allreduce", one}, Precision::fp8, &text, "momentum", 36});  // replayed
+  const int64_t before = emulated_copies();
+  const Asked micro{{"allreduce:accumulate=3", two}, Precision::fp8, &text, "adamw", 8};
+  const ExecutionResult with = train(micro, true), without = train(micro, false);
+  EXPECT_GT(emulated_copies(), before);
+  for (std::size_t i = 0; i < with.losses.size(); ++i)
+    EXPECT_NEAR(with.losses[i], without.losses[i], 0.02 * without.losses[0]) << i;
+}
+
 TEST(Copies, AreReadOfLayersThatMultiply) {
   const Graph cnn = Graph::load("digits-cnn"),
               text = Graph::load("transformer-tiny:layers=2,hidden=16,heads=2,vocabulary=41,sequence=6"),
@@ -142,7 +159,7 @@ struct Vector {
   }
   /// Pieces 1 to 6 have part in it.
   CopiedRange range() const {
-    return {kBegin, kEnd - kBegin, copies, list + sizeof(CopyPiece) / sizeof(float), 6};
+    return {kBegin, kEnd - kBegin, copies, list + sizeof(CopyPiece) / sizeof(float), nullptr, 6, 0};
   }
   std::vector<float> read(const float* from, int64_t n) const {
     std::vector<float> out(static_cast<std::size_t>(n));
@@ -191,10 +208,10 @@ TEST(Copies, AreWrittenByEveryUpdate) {
         for (int64_t k = 0; k < all[rule].state; ++k)
           operands.push_back(v.state + k * (Vector::kAll + 3) + (Vector::kBegin + shift) % Vector::kAll);
         if (copies) {
-          call.shape.insert(call.shape.end(), {v.range().count, Vector::kBegin});
+          call.shape.insert(call.shape.end(), {v.range().piece_count, 0, Vector::kBegin});
           call.half_operands.assign(operands.size(), 0);
           call.half_operands.push_back(call.shape[0]);
-          operands.insert(operands.end(), {v.range().copies, v.range().pieces});
+          operands.insert(operands.end(), {v.range().copies, v.range().pieces, nullptr});
         }
         IterationState state;
         state.learning_rate = 0.1F;

@@ -36,7 +36,9 @@ Backend counting() {
   };
   b.copies = [](const Call& call, Precision precision) {
     const bool multiplies = call.function == Function::gemm && call.pass != Pass::backward_weights;
-    return multiplies && element_bytes(precision) == 2 ? 4U : 0U;
+    CopyWish wish;
+    if (multiplies && element_bytes(precision) == 2) wish.half = 1U << 2;
+    return wish;
   };
   return b;
 }

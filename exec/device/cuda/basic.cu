@@ -204,17 +204,27 @@ int64_t before_packs(int64_t n, float* const* vectors, std::size_t count) {
 template <typename H, typename Rule>
 Prepared update_by(Rule rule, const Call& c) {
   constexpr int states = Rule::kStates;
-  const int64_t n = c.shape[0], count = c.shape.size() > 2 ? c.shape[2] : 0,
-                place = count > 0 ? c.shape[3] : 0;
+  const int64_t n = c.shape[0];
+  const bool copies = c.shape.size() > 2;
+  CopiedRange range;
+  if (copies) {
+    range.elements = n;
+    range.piece_count = c.shape[2];
+    range.matrix_count = c.shape[3];
+    range.first = c.shape[4];
+  }
   return {[=](const Launch& l) {
     if (n == 0) return;
-    Pieces pieces;
-    if (count > 0)
-      pieces = {l.operands[2 + states], reinterpret_cast<const CopyPiece*>(l.operands[3 + states]), count,
-                place};
+    CopiedRange placed = range;
+    if (copies) {
+      placed.copies = l.operands[2 + states];
+      placed.pieces = l.operands[3 + states];
+      placed.matrices = l.operands[4 + states];
+    }
     launch(update_kernel<H, Rule>, std::min(4096U, blocks_for(n, kThreads * kWide<float>)), kThreads,
            l.stream, n, before_packs(n, l.operands, 2 + states), rule, l.state, l.operands[0], l.operands[1],
-           states > 0 ? l.operands[2] : nullptr, states > 1 ? l.operands[3] : nullptr, pieces);
+           states > 0 ? l.operands[2] : nullptr, states > 1 ? l.operands[3] : nullptr, Pieces(placed));
+    renew_matrices(placed, l.operands[0] - placed.first, l.stream);
   }};
 }
 

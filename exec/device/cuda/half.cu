@@ -194,26 +194,30 @@ Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prep
           rest + made.scratch};
 }
 
-uint32_t wants_copies(const Call& call, Precision precision) {
+CopyWish wants_copies(const Call& call, Precision precision) {
   const bool multiplies = call.function == Function::gemm || call.function == Function::conv ||
                           call.function == Function::conv_backward_data ||
                           call.function == Function::conv_backward_weights;
-  if (!multiplies || element_bytes(precision) == 4) return 0;
-  if (precision == Precision::fp8 && multiplies_fp8(call)) return 0;
-  uint32_t out = 0;
+  CopyWish out;
+  if (!multiplies || element_bytes(precision) == 4) return out;
+  if (precision == Precision::fp8 && multiplies_fp8(call)) {
+    const bool weight = !call.half(2) && (call.gradients >> 2 & 1U) == 0, lies = call.shape[4] == 0;
+    if (weight) out = {0, 1U << 2, call.shape[lies ? 2 : 1], call.shape[lies ? 1 : 2]};
+    return out;
+  }
   for (std::size_t k = 1; k < call.operands.size(); ++k) {
-    if (!call.half(k) && (k < 3 || call.half(0))) out |= 1U << k;
+    if (!call.half(k) && (k < 3 || call.half(0))) out.half |= 1U << k;
   }
   return out;
 }
 
 void renew(const CopiedRange& range, const float* vector, Precision half, Stream stream) {
   TANDEM_CHECK(is_half(half));
-  if (range.elements == 0) return;
-  launch(half == Precision::bf16 ? renew_kernel<Bf16> : renew_kernel<Fp16>,
-         blocks_for(range.elements, 4L * kThreads), kThreads, stream,
-         Pieces{range.copies, reinterpret_cast<const CopyPiece*>(range.pieces), range.count, range.first},
-         range.elements, vector + range.first);
+  if (range.piece_count > 0 && range.elements > 0)
+    launch(half == Precision::bf16 ? renew_kernel<Bf16> : renew_kernel<Fp16>,
+           blocks_for(range.elements, 4L * kThreads), kThreads, stream, Pieces(range), range.elements,
+           vector + range.first);
+  renew_matrices(range, vector, stream);
 }
 
 void copy_rows(const Matrix& to, const Matrix& from, std::size_t bytes, Stream stream) {

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/precision.h"
+#include "exec/device/backend.h"
 #include "exec/device/cuda/kernel.h"
 
 namespace tandem::exec::cuda {
@@ -11,8 +12,9 @@ namespace tandem::exec::cuda {
 /// bf16 or fp16.
 constexpr bool is_half(Precision p) { return p == Precision::bf16 || p == Precision::fp16; }
 
-/// Backend::copies: inputs and bias of products and convolutions that are multiplied in 2 bytes.
-uint32_t wants_copies(const Call& call, Precision precision);
+/// Backend::copies: inputs and bias of products and convolutions that are multiplied in 2 bytes, weights of
+/// products that are in 1.
+CopyWish wants_copies(const Call& call, Precision precision);
 
 /// Prepares a gemm or a convolution (of any pass) whose operands are {output, two inputs of 2 bytes behind
 /// pointers to float[, bias]}. Output and bias are of 2 bytes when call.half(0), else float.

@@ -12,6 +12,13 @@ struct Pieces {
   int64_t count = 0;
   int64_t first = 0;  ///< of the range, in the vector
 
+  Pieces() = default;
+  explicit Pieces(const CopiedRange& range)
+      : copies(range.copies),
+        list(reinterpret_cast<const CopyPiece*>(range.pieces)),
+        count(range.piece_count),
+        first(range.first) {}
+
   /// The first piece that ends behind element i. A search, which waits for memory: to be made while other
   /// reads are under way.
   __device__ int64_t find(int64_t i) const {
