@@ -16,7 +16,7 @@
 
 namespace tandem::exec {
 
-/// Of one device. Made once, then only read.
+/// Of one device. Made once, then only read: any thread may ask.
 ///
 /// Parameters that it holds whole for a while only (exec/run/rooms.h) have none: they are brought anew for
 /// each pass. In 1 byte, where what numbers are scaled by follows from how often they were made, only such

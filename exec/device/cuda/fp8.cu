@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (blockIdx.x >= o.blocks) return;
   float* const at = copies + m.place;
   o.x = vector + m.first;
-  o.wide = wide_aligned(o.x);
+  o.wide = reinterpret_cast<uintptr_t>(o.x) % 16 == 0;
   o.as_it_lies = reinterpret_cast<uint8_t*>(at);
   o.to = reinterpret_cast<uint8_t*>(at + m.transposed());
   o.back = at + m.factor();

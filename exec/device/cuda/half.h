@@ -4,16 +4,18 @@
 #include <functional>
 
 #include "base/precision.h"
-#include "exec/device/backend.h"
 #include "exec/device/cuda/kernel.h"
 
+namespace tandem::exec {
+struct CopyWish;  // exec/device/backend.h
+}
 namespace tandem::exec::cuda {
 
 /// bf16 or fp16.
 constexpr bool is_half(Precision p) { return p == Precision::bf16 || p == Precision::fp16; }
 
-/// Backend::copies: inputs and bias of products and convolutions that are multiplied in 2 bytes, weights of
-/// products that are in 1.
+/// wishes.cpp, Backend::copies: inputs and bias of products and convolutions that are multiplied in 2 bytes,
+/// weights of products that are in 1.
 CopyWish wants_copies(const Call& call, Precision precision);
 
 /// Prepares a gemm or a convolution (of any pass) whose operands are {output, two inputs of 2 bytes behind
