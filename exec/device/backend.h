@@ -67,6 +67,10 @@ class DeviceSession {
   /// To numbers of 2 bytes in the session's half_format(), two a word, and back. Enqueue, as copy().
   virtual void narrow(float* to, const float* from, int64_t elements, Lane lane) = 0;
   virtual void upcast(float* to, const float* from, int64_t elements, Lane lane) = 0;
+  /// Makes what the copies have of the range anew, those of 2 bytes in the session's half_format(). `vector`:
+  /// its element 0.
+  /// Enqueues. Only asked of backends that want `copies`.
+  virtual void renew(const CopiedRange& /*range*/, const float* /*vector*/, Lane) {}
   /// The same of gradients on their way to others, in fp16 times the loss's scale, which small ones need in 2
   /// bytes, and back: the scale of slot 0's iteration, on which all who sum them must agree.
   virtual void narrow_gradients(float* to, const float* from, int64_t elements, Lane lane) {
@@ -190,6 +194,12 @@ struct DeviceOptions {
   float loss_scale = 65536;  ///< a power of two: what multiplies the loss in fp16, at first
 };
 
+/// Operands of a call, bit by bit, of which each launch makes numbers of the format that it multiplies.
+struct CopyWish {
+  uint32_t half = 0, fp8 = 0;     ///< in 2 bytes, in 1; those in 1 as matrices
+  int64_t rows = 0, columns = 0;  ///< of the one in 1 byte, as it lies
+};
+
 struct Backend {
   std::string_view name, summary;
   /// Empty when usable here, else what is missing.
@@ -220,6 +230,9 @@ struct Backend {
   double warm_seconds = 0;
   /// Has batch_norm_relu and its kin.
   bool fuses_norms = false;
+  /// Which operands the call would rather find as copies behind them where they are parameters
+  /// (Call::copied). Null: none.
+  CopyWish (*copies)(const Call& call, Precision precision) = nullptr;
   /// Computes on the processors of the thread that calls, which is then bound (cores.h).
   bool on_processors = false;
 };

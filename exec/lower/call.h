@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a backend is asked to do: the closed set of functions that the layers' passes are made of.
+#include <bit>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -22,9 +23,11 @@ enum class Function : uint8_t {
   sum,         ///< {y, a, b}: y = a + b, y may be a; shape {elements}
   column_sum,  ///< {sums[columns], x}; shape {rows, columns}: the gradient of a bias
   row_sum,     ///< {sums[rows], x}; shape {batch, rows, columns}
-  update,   ///< {parameter, gradient, state...}; shape {elements, index in optimizers()}; uses IterationState
-  average,  ///< {x, m, a[, v]}: parameters, their mean, anchor and velocity (semantics.md 2.6); shape
-            ///< {elements, Averaging::Rule}; scalars {rate, weight}; m may be x
+  update,      ///< {parameter, gradient, state...[, copies, pieces, matrices]}; shape {elements, index in
+               ///< optimizers()[, pieces, matrices, where the first element is in the vector]}; uses
+               ///< IterationState; then renews copies as a CopiedRange says
+  average,     ///< {x, m, a[, v]}: parameters, their mean, anchor and velocity (semantics.md 2.6); shape
+               ///< {elements, Averaging::Rule}; scalars {rate, weight}; m may be x
   compress,  ///< {message, delta, gradients}: delta += gradients becomes a message and what that leaves out;
              ///< without feedback delta is the gradients; shape by compression_call()
   orthogonalise,  ///< {P and behind it Q, delta}: P's columns orthonormal, Q = delta^T P; shape as compress
@@ -155,9 +158,42 @@ struct Call {
   std::vector<int64_t> half_operands;
   uint32_t gradients =
       0;  ///< bit k: operand k is an activation's gradient; only said where it lies in 2 bytes
+  /// Bit k: behind the operands a launch has copies of these, parameters that stay in 4 bytes, in the format
+  /// that the device multiplies (Backend::copies), one for each bit.
+  uint32_t copied = 0;
+  bool has_copy(std::size_t operand) const { return (copied >> operand & 1U) != 0; }
+  /// Where a launch has it.
+  std::size_t copy_of(std::size_t operand) const {
+    return operands.size() + static_cast<std::size_t>(std::popcount(copied & ((1U << operand) - 1)));
+  }
   bool half(std::size_t operand) const {
     return operand < half_operands.size() && half_operands[operand] > 0;
   }
+};
+
+/// A part of a vector of floats of which a copy in 2 bytes is kept, as it lies in the device's memory.
+struct CopyPiece {
+  int64_t first = 0, elements = 0;  ///< of the vector
+  int64_t place = 0;                ///< where the copy begins: in words of 4 bytes, a multiple of 64
+};
+
+/// A matrix in such a vector, kept in numbers of 1 byte: as it lies, then transposed, then the factor that
+/// makes them the matrix' own and what the next ones are scaled by (exec/device/cuda/fp8.cu).
+struct CopiedMatrix {
+  int64_t first = 0, rows = 0, columns = 0;                            ///< both multiples of 16
+  int64_t place = 0;                                                   ///< as above
+  constexpr int64_t transposed() const { return rows * columns / 4; }  ///< words behind `place` ...
+  constexpr int64_t factor() const { return 2 * transposed(); }
+  constexpr int64_t scale() const { return factor() + 64; }
+  constexpr int64_t words() const { return scale() + 64; }
+};
+/// A range of such a vector and the copies of what is in it, all in the device's memory.
+struct CopiedRange {
+  int64_t first = 0, elements = 0;  ///< of the vector
+  float *copies = nullptr, *pieces = nullptr, *matrices = nullptr;
+  int64_t piece_count = 0;   ///< of CopyPiece, in the vector's order: those that have part in the range
+  int64_t matrix_count = 0;  ///< of CopiedMatrix, which the range has whole
+  bool empty() const { return piece_count + matrix_count == 0; }
 };
 
 /// States that an asynchronous device keeps at once (DeviceSession::set_state).

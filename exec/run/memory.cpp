@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "exec/comm/ranks.h"
+#include "exec/run/copies.h"
 #include "exec/run/half_gradients.h"
 #include "exec/run/shares.h"
 #include "schemes/compression.h"
@@ -153,7 +154,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   MemoryUse m;
   const Held held = held_parameters(program, stages, worker, e.job.offload.parameters),
              made = held_gradients(program, stages, worker);
-  m.parameters = words(held.shares + lowered.frozen_words());
+  m.parameters = words(held.shares + lowered.frozen_words() + Copies(e, program, stages, worker).all_words());
   const bool sums = program.micro_batches * stages.micros() > 1 && !e.job.offload.gradients;
   m.gradients = words(made.shares + (sums ? summed_apart(program, stages, worker).elements() : 0));
   const int64_t kept = kept_state(program, stages, worker).elements();

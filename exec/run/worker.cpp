@@ -134,6 +134,7 @@ void Worker::allocate() {
   summed_apart_ = summed_apart(run_.program(), run_.stages(), instance_);
   const int64_t state = offloads() ? 0 : run_.execution().job.optimizer->state * kept_state_.elements();
   parameters_ = device_->allocate(held_parameters_.elements + state);
+  allocate_copies();
   if (offloads()) allocate_on_host();
   gradients_ = device_->allocate(held_gradients_.elements);
   frozen_ = device_->allocate(n.frozen_words());
@@ -180,6 +181,8 @@ void Worker::set_start_values() {
   take_pieces(pieces, run_.start(), whole.parameters(), own, n.parameters());
   const std::vector<float> kept = held_parameters_.kept.take(own, n.parameters());
   device_->upload(parameters_, kept.data(), held_parameters_.kept.elements());
+  renew(all_copied(), Lane::compute);
+  device_->synchronize(Lane::compute);
   if (offloads()) {
     const std::vector<float> updated = kept_state_.take(own, n.parameters());
     std::copy(updated.begin(), updated.end(), host_parameters_);
@@ -345,7 +348,9 @@ void Worker::prepare_layer(uint32_t layer) {
   }
 }
 
-Launch Worker::prepare(const Call& call) {
+Launch Worker::prepare(const Call& lowered) {
+  std::vector<float*> copies;
+  const Call call = with_copies(lowered, copies);
   Launch l;
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
@@ -356,6 +361,7 @@ Launch Worker::prepare(const Call& call) {
   for (int64_t v = 0; v < (reads_input || slots_ > 1 ? variants_ : 1); ++v) {
     l.operands.emplace_back();
     for (const TensorId t : call.operands) l.operands.back().push_back(tensor(t, v));
+    l.operands.back().insert(l.operands.back().end(), copies.begin(), copies.end());
   }
   return l;
 }

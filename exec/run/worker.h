@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "exec/run/copies.h"
 #include "exec/run/half_gradients.h"
 #include "exec/run/lane_driver.h"
 #include "exec/run/loader.h"
@@ -156,6 +157,13 @@ class Worker {
   Act update_late(const Op& op, const Slice& part, int32_t lag);
   Act update_model(const Op& op, const Slice& part);
   Act average(const Op& op, const Slice& part);
+  void allocate_copies();
+  CopiedRange copied(const Slice& part) const;
+  CopiedRange all_copied() const;
+  CopiedRange written_by(const Op& op) const;
+  void renew(const CopiedRange& range, Lane lane);
+  Call with_copies(const Call& lowered, std::vector<float*>& behind) const;
+  void renew_by(Call& update, std::vector<float*>& operands, const Slice& part) const;
   Launch prepare(const Call& call);
   void prepare_layer(uint32_t layer);
   void integers(int64_t begin, int64_t end, int32_t iteration);
@@ -185,6 +193,8 @@ class Worker {
         *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr,
         *joined_ = nullptr, *reloaded_ = nullptr;
   float* half_ = nullptr;  ///< gradients on their way in 2 bytes (half_gradients.h)
+  Copies copies_of_;
+  float* copies_ = nullptr;
   Held held_parameters_, held_gradients_;
   Places kept_state_;           ///< of the flat vector, in each vector of the state's, also on the host
   Places summed_apart_;         ///< likewise, in sums_

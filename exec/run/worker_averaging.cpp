@@ -22,8 +22,9 @@ Worker::Act Worker::average(const Op& op, const Slice& part) {
   float *const x = parameters_ + part.first, *const anchor = averaging_ + part.first;
   l.operands = {{x, beside ? gradients_ + part.first : x, anchor}};
   if (averaging_vectors(run_.program()) > 1) l.operands[0].push_back(anchor + graph().parameters());
-  return [this, list = std::vector<Launch>{l}](int32_t iteration) {
+  return [this, list = std::vector<Launch>{l}, copies = copied(part)](int32_t iteration) {
     driver_->launch(list, 0, run_.state(instance_, iteration));
+    renew(copies, Lane::compute);
     return int64_t{0};
   };
 }
@@ -90,11 +91,13 @@ Worker::Act Worker::receive_model(uint32_t index) {
 
 /// On the model that others reach, of which a copy is computed with until the next update.
 Worker::Act Worker::update_model(const Op& op, const Slice& part) {
-  return [this, list = std::vector<Launch>{update(op, part)}, key = op.key, part](int32_t iteration) {
+  return [this, list = std::vector<Launch>{update(op, part)}, key = op.key, part,
+          copies = copied(part)](int32_t iteration) {
     run_.store()->change(instance_, key, {part.first, part.elements, instance_}, [&](float* model) {
       device_->synchronize(Lane::compute);  // which may still read them
       device_->upload(parameters_ + part.first, model, part.elements);
       driver_->launch(list, 0, run_.state(instance_, iteration));
+      renew(copies, Lane::compute);
       device_->synchronize(Lane::compute);
       device_->download(model, parameters_ + part.first, part.elements);
     });

@@ -28,7 +28,7 @@ Worker::Act Worker::reload(uint32_t index) {
   bytes_[index] = 4 * words;
   if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
   const bool whole = run_.execution().job.offload.parameters;  // with nothing of them on the device between
-  return [this, part, narrow, queued, words, whole, lane = op.lane](int32_t) {
+  return [this, part, narrow, queued, words, whole, copies = copied(part), lane = op.lane](int32_t) {
     float* const at = whole ? parameters_at(part.first) : own_parameters(part.first);
     float* const to = narrow ? reloaded_ : at;
     const float* from = host_parameters_ + kept_state_.of(part.first);
@@ -39,6 +39,7 @@ Worker::Act Worker::reload(uint32_t index) {
     }
     queued ? device_->load(to, from, words, lane) : device_->copy(to, from, words, lane);
     if (narrow) device_->upcast(at, reloaded_, part.elements, lane);
+    renew(copies, lane);
     return int64_t{0};
   };
 }

@@ -123,13 +123,14 @@ Call Worker::update_call(const Op& op, const Slice& part) const {
 }
 
 Launch Worker::update(const Op& op, const Slice& part) {
-  const Call call = update_call(op, part);
+  Call call = update_call(op, part);
   Launch l;
-  l.prepared = device_->prepare(call);
-  l.time = driver_->timed(call);
   l.operands = {{own_parameters(part.first), own_gradients(part.first)}};
   for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k)
     l.operands[0].push_back(state_at(k, part.first));
+  renew_by(call, l.operands[0], part);
+  l.prepared = device_->prepare(call);
+  l.time = driver_->timed(call);
   return l;
 }
 
@@ -524,6 +525,7 @@ Worker::Act Worker::collective(uint32_t index) {
   const bool waits = meeting.over_links || lanes_[op.lane].exchanges;  // in which the host takes part
   if (meeting.over_links) driver_->reserve_collective(op.lane, n);
   const Act bring = bring_share(index), keep = keep_share(index);
+  const CopiedRange copies = written_by(op);
   const int32_t delay = op.payload == Payload::gradients ? run_.program().delay : 0;
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     const int64_t late = delay > 0 ? iteration % delay * graph().parameters() : 0;
@@ -538,6 +540,7 @@ Worker::Act Worker::collective(uint32_t index) {
     if (each > 0) upcast_shards(key, m, at, each, lane);
     if (casts) upcast_gradients(half, m.rank, gradients + late, at, lane);
     if (keep) keep(iteration);
+    renew(copies, lane);
     if (waits) device_->synchronize(lane);
     return began;
   };

@@ -70,12 +70,16 @@ Worker::Act Worker::receive_answers(const Op& op) {
 }
 
 Worker::Act Worker::receive(const Op& op) {
-  return [this, key = op.key, lane = op.lane, answered = receive_answers(op)](int32_t iteration) {
+  const Bucket& bucket = run_.program().buckets[op.key];
+  const CopiedRange copies =
+      incoming_ == parameters_ ? copied({bucket.first, bucket.elements}) : CopiedRange{};
+  return [this, key = op.key, lane = op.lane, answered = receive_answers(op), copies](int32_t iteration) {
     const int64_t began = answered(iteration);
     for (uint32_t s = 0; s < run_.shards(); ++s) {
       const Slice slice = run_.slice(key, instance_, s);
       driver_->to_device(incoming_ + slice.first, replies_ + slice.first, slice.elements, lane);
     }
+    renew(copies, lane);
     device_->synchronize(lane);
     return began;
   };

@@ -51,6 +51,13 @@ class DeferredDevice : public DeviceSession {
   void narrow(float* to, const float* from, int64_t n, Lane lane) override {
     give(lane, [=, this] { inner_->narrow(near(to), near(from), n, lane); });
   }
+  void renew(const CopiedRange& range, const float* vector, Lane lane) override {
+    CopiedRange at = range;
+    at.copies = near(range.copies);
+    at.pieces = near(range.pieces);
+    at.matrices = near(range.matrices);
+    give(lane, [=, this] { inner_->renew(at, near(vector), lane); });
+  }
   void upcast(float* to, const float* from, int64_t n, Lane lane) override {
     give(lane, [=, this] { inner_->upcast(near(to), near(from), n, lane); });
   }

@@ -17,7 +17,7 @@ namespace tandem::tests {
 
 namespace {
 
-std::atomic<int64_t> judged{0};
+std::atomic<int64_t> judged{0}, checked{0};
 std::mutex history_mutex;
 std::map<uint32_t, std::vector<float>> history;  ///< [instance][iteration]
 
@@ -49,11 +49,13 @@ class EmulatedDevice : public DeviceSession {
     if (multiplies) choices_.push_back({call.function, "none", "", 0, "emulated", 1});
     if (made_.back().scratch > static_cast<int64_t>(scratch_.size()))
       scratch_.assign(static_cast<std::size_t>(made_.back().scratch), 1e30F);
+    calls_.push_back(call);
     kept_.push_back(made_.back().kept > 0 ? allocate(made_.back().kept) : nullptr);
     return static_cast<uint32_t>(made_.size() - 1);
   }
   void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
               Lane) override {
+    expect_right_copies(calls_[prepared], operands);
     std::fill(scratch_.begin(), scratch_.end(), 1e30F);  // whatever is read before it is written shows
     made_[prepared].run(
         {operands.data(), states_ + step.slot, scratch_.data(), nullptr, kept_[prepared], step.micro});
@@ -68,6 +70,9 @@ class EmulatedDevice : public DeviceSession {
   }
   void narrow(float* to, const float* from, int64_t n, Lane) override {
     cuda::narrow(to, from, half_format(precision_), n, nullptr);
+  }
+  void renew(const CopiedRange& range, const float* vector, Lane) override {
+    cuda::renew(range, vector, half_format(precision_), nullptr);
   }
   void upcast(float* to, const float* from, int64_t n, Lane) override {
     cuda::upcast(to, from, half_format(precision_), n, nullptr);
@@ -102,10 +107,31 @@ class EmulatedDevice : public DeviceSession {
   }
 
  private:
+  /// What a call finds behind its operands is what it would have made of them.
+  void expect_right_copies(const Call& call, std::span<float* const> operands) {
+    for (std::size_t k = 0; k < call.operands.size(); ++k) {
+      const bool half = (cuda::wants_copies(call, fp8_ ? Precision::fp8 : precision_).half >> k & 1U) != 0;
+      checked += call.has_copy(k) ? 1 : 0;
+      if (!call.has_copy(k) || !half) continue;
+      const auto n = static_cast<std::size_t>(elements_of(call, k));
+      std::vector<uint16_t> want(n);
+      cuda::narrow(want.data(), operands[k], half_format(precision_), static_cast<int64_t>(n), nullptr);
+      if (std::memcmp(want.data(), operands[call.copy_of(k)], 2 * n) != 0)
+        throw DeviceError("a copy of a parameter is not what the parameter is");
+    }
+  }
+  static int64_t elements_of(const Call& call, std::size_t k) {
+    const auto& s = call.shape;
+    if (call.function == Function::gemm) return k == 3 ? s[1] : s[2] * s[k == 1 ? 0 : 1];
+    const ConvShape conv = ConvShape::unpack({s.begin(), s.end() - 1});
+    return k == 3 ? conv.out_channels : conv.weight_elements();
+  }
+
   Precision precision_;
   bool fp8_;
   std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
   std::vector<cuda::Prepared> made_;
+  std::vector<Call> calls_;
   std::vector<float*> kept_;
   std::vector<float> scratch_;
   std::vector<LibraryChoice> choices_;
@@ -130,6 +156,8 @@ std::vector<float> emulated_loss_scales(uint32_t instance) {
 
 int64_t emulated_judged() { return judged; }
 
+int64_t emulated_copies() { return checked; }
+
 const Backend& emulated_backend() {
   static const Backend backend = [] {
     Backend b;
@@ -143,6 +171,7 @@ const Backend& emulated_backend() {
     b.describe = [] { return std::string("a emulated device"); };
     b.asynchronous = true;
     b.fuses_norms = true;
+    b.copies = cuda::wants_copies;
     return b;
   }();
   return backend;

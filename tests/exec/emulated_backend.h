@@ -11,5 +11,7 @@ const Backend& emulated_backend();
 std::vector<float> emulated_loss_scales(uint32_t instance);
 /// So often all gradients of a step have been looked through, on all devices.
 int64_t emulated_judged();
+/// So often has a call read a copy of a parameter, which must be what the parameter is: on all devices.
+int64_t emulated_copies();
 
 }  // namespace tandem::tests

@@ -34,6 +34,12 @@ Backend counting() {
     if (!options.worker) return inner;  // a server's own
     return std::make_unique<Counting>(std::move(inner));
   };
+  b.copies = [](const Call& call, Precision precision) {
+    const bool multiplies = call.function == Function::gemm && call.pass != Pass::backward_weights;
+    CopyWish wish;
+    if (multiplies && element_bytes(precision) == 2) wish.half = 1U << 2;
+    return wish;
+  };
   return b;
 }
 

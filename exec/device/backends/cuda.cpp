@@ -207,6 +207,7 @@ void register_cuda(Registry<Backend>& registry) {
   };
   b.asynchronous = true;
   b.fuses_norms = true;
+  b.copies = [](const Call& call, Precision precision) { return plugged().copies(call, precision); };
   b.warm_seconds = 0.3;  // an idle H200 runs at 345 MHz
   b.group = [](const GroupSetup& setup) { return plugged().group(setup); };
   b.group_id = [](PeerRoute route) { return plugged().group_id(route); };

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills, copies, sums and optimiser updates.
+#include <type_traits>
+
+#include "exec/device/cuda/pieces.h"
 #include "exec/device/cuda/storage.h"
 #include "models/optimizer.h"
 #include "schemes/program.h"
@@ -149,15 +152,17 @@ struct RmsProp {
 };
 
 /// Of W elements from that one on: all is read before anything is written, so that the reads wait for memory
-/// together.
-template <int W, typename Rule>
+/// together. H: of the copies, void without.
+template <typename H, int W, typename Rule>
 __device__ void update_neighbours(Rule rule, const State& s, int64_t i, float* p, const float* g,
-                                  float* first, float* second) {
+                                  float* first, float* second, const Pieces& pieces) {
   float parameter[W], gradient[W], a[W] = {}, b[W] = {};
   load_neighbours(p + i, parameter);
   load_neighbours(g + i, gradient);
   if constexpr (Rule::kStates > 0) load_neighbours(first + i, a);
   if constexpr (Rule::kStates > 1) load_neighbours(second + i, b);
+  int64_t piece = 0;
+  if constexpr (!std::is_void_v<H>) piece = pieces.find(i);
 #pragma unroll
   for (int k = 0; k < W; ++k) {
     if (s.loss != nullptr && !finite(gradient[k]))
@@ -166,23 +171,24 @@ __device__ void update_neighbours(Rule rule, const State& s, int64_t i, float* p
       rule(s, parameter[k], gradient[k], a[k], b[k]);
   }
   store_neighbours(p + i, parameter);
+  if constexpr (!std::is_void_v<H>) pieces.store<H>(piece, i, parameter);
   if constexpr (Rule::kStates > 0) store_neighbours(first + i, a);
   if constexpr (Rule::kStates > 1) store_neighbours(second + i, b);
 }
 
 /// Packs from element `head` on; what lies in front of and behind them one by one.
-template <typename Rule>
+template <typename H, typename Rule>
 __global__ void update_kernel(int64_t n, int64_t head, Rule rule, const State* state, float* p,
-                              const float* g, float* first, float* second) {
+                              const float* g, float* first, float* second, Pieces pieces) {
   constexpr int W = kWide<float>;
   const State s = *state;
   if (s.loss != nullptr && s.loss->skips != 0) return;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x, packed = (n - head) / W * W;
   for (int64_t i = head + global_index() * W; i < head + packed; i += stride * W)
-    update_neighbours<W>(rule, s, i, p, g, first, second);
+    update_neighbours<H, W>(rule, s, i, p, g, first, second, pieces);
   for (int64_t k = global_index(); k < n - packed; k += stride) {
     const int64_t i = k < head ? k : k + packed;
-    update_neighbours<1>(rule, s, i, p, g, first, second);
+    update_neighbours<H, 1>(rule, s, i, p, g, first, second, pieces);
   }
 }
 
@@ -195,26 +201,42 @@ int64_t before_packs(int64_t n, float* const* vectors, std::size_t count) {
   return alike ? std::min(n, static_cast<int64_t>((16 - into(*vectors)) % 16 / sizeof(float))) : n;
 }
 
-template <typename Rule>
-Prepared update_by(Rule rule, int64_t n) {
+template <typename H, typename Rule>
+Prepared update_by(Rule rule, const Call& c) {
   constexpr int states = Rule::kStates;
+  const int64_t n = c.shape[0];
+  const bool copies = c.shape.size() > 2;
+  CopiedRange range;
+  if (copies) {
+    range.elements = n;
+    range.piece_count = c.shape[2];
+    range.matrix_count = c.shape[3];
+    range.first = c.shape[4];
+  }
   return {[=](const Launch& l) {
     if (n == 0) return;
-    launch(update_kernel<Rule>, std::min(4096U, blocks_for(n, kThreads * kWide<float>)), kThreads, l.stream,
-           n, before_packs(n, l.operands, 2 + states), rule, l.state, l.operands[0], l.operands[1],
-           states > 0 ? l.operands[2] : nullptr, states > 1 ? l.operands[3] : nullptr);
+    CopiedRange placed = range;
+    if (copies) {
+      placed.copies = l.operands[2 + states];
+      placed.pieces = l.operands[3 + states];
+      placed.matrices = l.operands[4 + states];
+    }
+    launch(update_kernel<H, Rule>, std::min(4096U, blocks_for(n, kThreads * kWide<float>)), kThreads,
+           l.stream, n, before_packs(n, l.operands, 2 + states), rule, l.state, l.operands[0], l.operands[1],
+           states > 0 ? l.operands[2] : nullptr, states > 1 ? l.operands[3] : nullptr, Pieces(placed));
+    renew_matrices(placed, l.operands[0] - placed.first, l.stream);
   }};
 }
 
+template <typename H>
 Prepared update(const Call& c) {
-  const int64_t n = c.shape[0];
   const std::string_view rule = optimizers().at(static_cast<std::size_t>(c.shape[1])).name;
-  if (rule == "sgd") return update_by(Sgd{}, n);
-  if (rule == "momentum") return update_by(Momentum{}, n);
-  if (rule == "adam") return update_by(Adam{0}, n);
-  if (rule == "adamw") return update_by(Adam{0.01F}, n);
+  if (rule == "sgd") return update_by<H>(Sgd{}, c);
+  if (rule == "momentum") return update_by<H>(Momentum{}, c);
+  if (rule == "adam") return update_by<H>(Adam{0}, c);
+  if (rule == "adamw") return update_by<H>(Adam{0.01F}, c);
   TANDEM_CHECK(rule == "rmsprop");
-  return update_by(RmsProp{}, n);
+  return update_by<H>(RmsProp{}, c);
 }
 
 // As in exec/device/averaging.cpp.
@@ -349,7 +371,7 @@ void add_basic(Table& t) {
   set(t, Function::sum, sum<float>, sum<Bf16>, sum<Fp16>, half_operands<0, 1, 2>);
   set(t, Function::column_sum, column_sum<float>, column_sum<Bf16>, column_sum<Fp16>, half_operands<1>);
   set(t, Function::row_sum, row_sum<float>, row_sum<Bf16>, row_sum<Fp16>, half_operands<1>);
-  set(t, Function::update, update);
+  set(t, Function::update, update<void>, update<Bf16>, update<Fp16>, half_mask);
   set(t, Function::average, average);
 }
 

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <iterator>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/device/cuda/choices.h"
@@ -40,6 +42,7 @@ std::shared_ptr<cublasLtMatrixLayoutOpaque_t> layout(cudaDataType_t type, int64_
 struct Types {
   cudaDataType_t in = CUDA_R_32F, out = CUDA_R_32F;
   std::optional<cudaDataType_t> second = std::nullopt;  ///< input b, where it is of another format
+  bool fast = false;  ///< of fp8: sums of fewer bits (CUBLASLT_MATMUL_DESC_FAST_ACCUM)
 };
 
 std::size_t bytes_of(cudaDataType_t type) {
@@ -60,6 +63,7 @@ class Matmul {
     if (bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     // Else it is the output's, of which beside fp8 there is none in fp32.
     if (bias && types.second) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF);
+    if (types.fast) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
     const cudaDataType_t second = types.second.value_or(types.in);
     a_ = p.transpose_b ? layout(second, p.k, p.n, p.ldb) : layout(second, p.n, p.k, p.ldb);
     b_ = p.transpose_a ? layout(types.in, p.m, p.k, p.lda) : layout(types.in, p.k, p.m, p.lda);
@@ -122,21 +126,23 @@ class Matmul {
   /// All that a choice is good for.
   std::vector<int64_t> key() const {
     const Product& p = product_;
-    return {p.m,
-            p.n,
-            p.k,
-            p.lda,
-            p.ldb,
-            p.ldc,
-            p.transpose_a ? 1 : 0,
-            p.transpose_b ? 1 : 0,
-            p.beta != 0 ? 1 : 0,
-            bias_ ? 1 : 0,
-            alignment_,
-            types_.in,
-            types_.second.value_or(types_.in),
-            types_.out,
-            compute_type(libraries_.precision, types_.in)};
+    std::vector<int64_t> out{p.m,
+                             p.n,
+                             p.k,
+                             p.lda,
+                             p.ldb,
+                             p.ldc,
+                             p.transpose_a ? 1 : 0,
+                             p.transpose_b ? 1 : 0,
+                             p.beta != 0 ? 1 : 0,
+                             bias_ ? 1 : 0,
+                             alignment_,
+                             types_.in,
+                             types_.second.value_or(types_.in),
+                             types_.out,
+                             compute_type(libraries_.precision, types_.in)};
+    if (types_.fast) out.push_back(1);
+    return out;
   }
 
   std::vector<Result> known_result(const Way& way) {
@@ -342,6 +348,15 @@ Prepared gemm(const Call& call, const Types& types, Libraries& libraries, const 
           std::max(padding.scratch(), plain.scratch)};
 }
 
+/// TANDEM_CUDA_FP8_FAST=1: forward products sum fast, as PyTorch's and Transformer Engine's do.
+bool sums_fast() {
+  static const bool asked = [] {
+    const char* const value = std::getenv("TANDEM_CUDA_FP8_FAST");
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return asked;
+}
+
 /// Inputs as multiply_fp8 lays them: rows of both are packed, k innermost.
 Prepared gemm_fp8(const Call& call, Libraries& libraries) {
   const auto format = [&](unsigned operand) {
@@ -354,7 +369,8 @@ Prepared gemm_fp8(const Call& call, Libraries& libraries) {
   p.k = p.lda = p.ldb = call.shape[2];
   p.beta = call.shape[5] != 0 ? 1.0F : 0.0F;
   const bool bias = call.operands.size() > 3;
-  const Types types{format(1), call.half(0) ? CUDA_R_16BF : CUDA_R_32F, format(2)};
+  const bool fast = sums_fast() && call.pass == Pass::forward;
+  const Types types{format(1), call.half(0) ? CUDA_R_16BF : CUDA_R_32F, format(2), fast};
   // Results and parameters' gradients begin at multiples of 4 bytes: such that lie worse are our own
   // kernels'.
   const auto matmul = std::make_shared<Matmul>(p, types, bias, 16, libraries);
@@ -365,7 +381,7 @@ Prepared gemm_fp8(const Call& call, Libraries& libraries) {
     float* const* o = l.operands;
     if (!matmul->usable() || !matmul->fits(o[0]) || (o[3] != nullptr && !matmul->fits(o[3])))
       return plain.run(l);
-    matmul->scale(o[4], o[4] + kBacksApart);
+    matmul->scale(o[4], o[5]);
     matmul->run(o[0], o[1], o[2], o[3], l.stream);
   }};
 }

@@ -25,6 +25,8 @@ struct Scale {
   float scale;               ///< 0 before the first launch has ended: 1
 };
 constexpr int64_t kScaleFloats = sizeof(Scale) / sizeof(float);
+/// Floats from one factor to the next: cuBLASLt 13 refuses one that is at no multiple of 16 bytes.
+constexpr int64_t kBacksApart = 64;
 
 /// What is quantised: to[row, i] = x[row, i], or x[i, row] when transposed, of `rows` x `k` elements, both
 /// multiples of 16.
@@ -36,7 +38,8 @@ struct Input {
   const void* x = nullptr;
   uint8_t* to = nullptr;
   Scale* scale = nullptr;
-  float* back = nullptr;  ///< gets 1 / scale
+  float* back = nullptr;          ///< gets 1 / scale
+  uint8_t* as_it_lies = nullptr;  ///< of a transposed one: gets x, too, where asked for
 };
 __device__ inline float largest(const Input& o) { return o.gradient ? 57344.0F : 448.0F; }
 
@@ -134,7 +137,8 @@ __host__ __device__ inline unsigned tiles_along(int64_t elements) {
 }
 
 /// Tile by tile: a thread reads four numbers of each of four rows of x and writes sixteen of one of `to`.
-template <typename F, typename T, bool Wide>
+/// Both: and four of each of the rows that it reads as they lie.
+template <typename F, typename T, bool Wide, bool Both = false>
 __device__ float turned(const Input& o, unsigned block, float factor, Tile& tile) {
   const auto* x = static_cast<const T*>(o.x);
   const unsigned across = tiles_along(o.k), tiles = across * tiles_along(o.rows);
@@ -155,6 +159,14 @@ __device__ float turned(const Input& o, unsigned block, float factor, Tile& tile
       for (int c = 0; c < 4; ++c) {
         most = fmaxf(most, fabsf(v[j][c]));
         v[j][c] *= factor;
+      }
+    }
+    if constexpr (Both) {
+      if (r < o.rows && i < o.k) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+          *reinterpret_cast<uint32_t*>(o.as_it_lies + (i + j) * o.rows + r) =
+              packed<F>(v[j][0], v[j][1], v[j][2], v[j][3]);
       }
     }
     __syncthreads();  // the tile before has been read
@@ -183,6 +195,21 @@ __device__ float quantise(const Input& o, unsigned block, float factor, Tile& ti
                 : quantise<F, float, false>(o, block, factor, tile);
 }
 
+__device__ inline float factor_of(const Input& o) { return o.scale->scale == 0 ? 1 : o.scale->scale; }
+
+/// A block has seen magnitudes up to `most`.
+__device__ void ended(const Input& o, unsigned block, float factor, float most) {
+  if (threadIdx.x != 0) return;
+  Scale& s = *o.scale;
+  if (block == 0) *o.back = 1 / factor;
+  // Magnitudes are ordered as their bits; the largest is the same in any order.
+  atomicMax(&s.peaks[s.next], to_bits(most));
+  __threadfence();
+  if (atomicAdd(&s.ended, 1U) + 1 != o.blocks) return;
+  __threadfence();
+  advance(o);
+}
+
 /// Both inputs of a product, some blocks each, and behind them the bias, if there is one, a thread an
 /// element.
 __global__ void __launch_bounds__(kThreads, 4)
@@ -197,18 +224,34 @@ __global__ void __launch_bounds__(kThreads, 4)
   const bool first = block < a.blocks;
   const Input o = first ? a : b;
   if (!first) block -= a.blocks;
-  Scale& s = *o.scale;
-  const float factor = s.scale == 0 ? 1 : s.scale;
-  const float most =
-      block_max(o.gradient ? quantise<E5m2>(o, block, factor, tile) : quantise<E4m3>(o, block, factor, tile));
-  if (threadIdx.x != 0) return;
-  if (block == 0) *o.back = 1 / factor;
-  // Magnitudes are ordered as their bits; the largest is the same in any order.
-  atomicMax(&s.peaks[s.next], to_bits(most));
-  __threadfence();
-  if (atomicAdd(&s.ended, 1U) + 1 != o.blocks) return;
-  __threadfence();
-  advance(o);
+  const float factor = factor_of(o);
+  ended(o, block, factor,
+        block_max(o.gradient ? quantise<E5m2>(o, block, factor, tile)
+                             : quantise<E4m3>(o, block, factor, tile)));
+}
+
+constexpr unsigned kMostBlocks = 264;
+
+/// Some blocks a matrix, those of blockIdx.y the matrix'.
+__global__ void __launch_bounds__(kThreads, 4)
+    renew_matrices_kernel(const CopiedMatrix* list, float* copies, const float* vector) {
+  __shared__ Tile tile;
+  const CopiedMatrix m = list[blockIdx.y];
+  Input o{m.columns, m.rows, false, false, true};
+  o.blocks = tiles_along(m.rows) * tiles_along(m.columns);
+  if (o.blocks > kMostBlocks) o.blocks = kMostBlocks;
+  if (blockIdx.x >= o.blocks) return;
+  float* const at = copies + m.place;
+  o.x = vector + m.first;
+  o.wide = reinterpret_cast<uintptr_t>(o.x) % 16 == 0;
+  o.as_it_lies = reinterpret_cast<uint8_t*>(at);
+  o.to = reinterpret_cast<uint8_t*>(at + m.transposed());
+  o.back = at + m.factor();
+  o.scale = reinterpret_cast<Scale*>(at + m.scale());
+  const float factor = factor_of(o);
+  ended(o, blockIdx.x, factor,
+        block_max(o.wide ? turned<E4m3, float, true, true>(o, blockIdx.x, factor, tile)
+                         : turned<E4m3, float, false, true>(o, blockIdx.x, factor, tile)));
 }
 
 /// At most two blocks of each input on each of a large chip's 132 processors, so that all run at once and few
@@ -216,7 +259,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 unsigned blocks_to_quantise(const Input& o) {
   const int64_t packs = o.rows * o.k / (o.half ? kWide<Bf16> : kWide<float>);
   const unsigned all = o.transposed ? tiles_along(o.rows) * tiles_along(o.k) : blocks_for(packs);
-  return std::min(all, 264U);
+  return std::min(all, kMostBlocks);
 }
 
 bool is_gradient(const Call& c, unsigned operand) { return (c.gradients >> operand & 1U) != 0; }
@@ -224,12 +267,12 @@ bool is_gradient(const Call& c, unsigned operand) { return (c.gradients >> opera
 /// One thread an element.
 template <typename Y, typename A, typename B>
 __global__ void product_kernel(int64_t m, int64_t n, int64_t k, bool adds, Y* c, const A* a, const B* b,
-                               const Bf16* bias, const float* backs) {
+                               const Bf16* bias, const float* back_a, const float* back_b) {
   const int64_t i = global_index();
   if (i >= m * n) return;
   float sum = 0;
   for (int64_t t = 0; t < k; ++t) sum += load(a + i / n * k + t) * load(b + i % n * k + t);
-  sum *= backs[0] * backs[kBacksApart];
+  sum *= *back_a * *back_b;
   if (adds) sum += load(c + i);
   if (bias != nullptr) sum += load(bias + i % n);
   store(c + i, sum);
@@ -241,7 +284,7 @@ Prepared plain(const Call& call) {
   const bool adds = call.shape[5] != 0;
   return {[=](const Launch& l) {
     launch(product_kernel<Y, A, B>, blocks_for(m * n), kThreads, l.stream, m, n, k, adds, operand<Y>(l, 0),
-           operand<A>(l, 1), operand<B>(l, 2), operand<Bf16>(l, 3), l.operands[4]);
+           operand<A>(l, 1), operand<B>(l, 2), operand<Bf16>(l, 3), l.operands[4], l.operands[5]);
   }};
 }
 template <typename Y>
@@ -262,24 +305,40 @@ Prepared fallback_fp8(const Call& call) {
   return call.half(0) ? plain_of<Bf16>(call) : plain_of<float>(call);
 }
 
+void renew_matrices(const CopiedRange& range, const float* vector, Stream stream) {
+  static_assert(CopiedMatrix{}.words() - CopiedMatrix{}.scale() >= kScaleFloats);
+  if (range.matrix_count == 0) return;
+  launch(renew_matrices_kernel, dim3(kMostBlocks, static_cast<unsigned>(range.matrix_count)), kThreads,
+         stream, reinterpret_cast<const CopiedMatrix*>(range.matrices), range.copies, vector);
+}
+
 Prepared multiply_fp8(const Call& call, const PrepareFp8& prepare) {
   const int64_t m = call.shape[0], n = call.shape[1], k = call.shape[2];
-  const bool bias = call.operands.size() > 3;
+  const bool bias = call.operands.size() > 3, made_before = call.has_copy(2);
   const auto floats = [](int64_t bytes) { return (bytes + 255) / 256 * 64; };
-  const int64_t at_b = floats(m * k), at_bias = at_b + floats(n * k), at_backs = at_bias + floats(2 * n),
-                rest = at_backs + 2 * kBacksApart;
+  const int64_t at_b = floats(m * k), at_bias = at_b + (made_before ? 0 : floats(n * k)),
+                at_backs = at_bias + floats(2 * n), rest = at_backs + 2 * kBacksApart;
   const auto input = [&](unsigned operand, int64_t rows, bool transposed) {
     Input o{rows, k, is_gradient(call, operand), call.half(operand), transposed};
     o.blocks = blocks_to_quantise(o);
     return o;
   };
-  const Input input_a = input(1, m, call.shape[3] != 0), input_b = input(2, n, call.shape[4] == 0);
+  const Input input_a = input(1, m, call.shape[3] != 0);
+  Input input_b = input(2, n, call.shape[4] == 0);
+  if (made_before) input_b.blocks = 0;
+  const CopiedMatrix matrix{0, n, k};
+  const std::size_t copy = call.copy_of(2);
   const unsigned blocks = input_a.blocks + input_b.blocks + (bias ? blocks_for(n) : 0);
   const Prepared made = prepare(call);
   Prepared out;
   out.run = [=](const Launch& l) {
     float* const* o = l.operands;
-    float *backs = l.scratch + at_backs, *short_bias = bias ? l.scratch + at_bias : nullptr;
+    float *back_a = l.scratch + at_backs, *short_bias = bias ? l.scratch + at_bias : nullptr;
+    float *b = l.scratch + at_b, *back_b = back_a + kBacksApart;
+    if (made_before) {
+      b = o[copy] + (input_b.transposed ? matrix.transposed() : 0);
+      back_b = o[copy] + matrix.factor();
+    }
     const auto placed = [&](Input in, unsigned operand, float* to, float* back) {
       in.x = o[operand];
       in.wide = wide_aligned(in.x);
@@ -288,10 +347,9 @@ Prepared multiply_fp8(const Call& call, const PrepareFp8& prepare) {
       in.back = back;
       return in;
     };
-    launch(quantise_kernel, blocks, kThreads, l.stream, placed(input_a, 1, l.scratch, backs),
-           placed(input_b, 2, l.scratch + at_b, backs + kBacksApart), n, reinterpret_cast<Bf16*>(short_bias),
-           bias ? o[3] : nullptr);
-    float* operands[] = {o[0], l.scratch, l.scratch + at_b, short_bias, backs};
+    launch(quantise_kernel, blocks, kThreads, l.stream, placed(input_a, 1, l.scratch, back_a),
+           placed(input_b, 2, b, back_b), n, reinterpret_cast<Bf16*>(short_bias), bias ? o[3] : nullptr);
+    float* operands[] = {o[0], l.scratch, b, short_bias, back_a, back_b};
     made.run({operands, l.state, l.scratch + rest, l.stream, nullptr});
   };
   out.scratch = rest + made.scratch;

@@ -11,20 +11,18 @@ namespace tandem::exec::cuda {
 /// at least is stored in 2 bytes: what is not activations, as in recurrent steps, keeps its precision.
 bool multiplies_fp8(const Call& call);
 
-/// Floats from one factor to the next: cuBLASLt 13 refuses one that is at no multiple of 16 bytes.
-constexpr int64_t kBacksApart = 64;
-
-/// Prepares a gemm whose operands are {output, a, b, bias or null, backs}: a [m, k] and b [n, k] are packed
-/// rows of fp8, in e5m2 where Call::gradients has the operand, else e4m3; the result is the sum of products
-/// times backs[0] times backs[kBacksApart] (device memory). The output is of bf16 when call.half(0), else
-/// float; the bias is of bf16, which is all that cuBLASLt takes beside inputs of fp8.
+/// Prepares a gemm whose operands are {output, a, b, bias or null, back of a, back of b}: a [m, k] and b [n,
+/// k] are packed rows of fp8, in e5m2 where Call::gradients has the operand, else e4m3; the result is the sum
+/// of products times both backs (device memory). The output is of bf16 when call.half(0), else float; the
+/// bias is of bf16, which is all that cuBLASLt takes beside inputs of fp8.
 using PrepareFp8 = std::function<Prepared(const Call& call)>;
 
 /// The gemm with inputs in fp8 (Micikevicius et al. 2022, "FP8 formats for deep learning": e4m3 for
 /// activations and weights, e5m2 for gradients), made of what is stored. Each operand has a scale, the power
 /// of two that would have brought the largest magnitude of its last 16 launches just into the format's range
 /// (delayed scaling, as NVIDIA's Transformer Engine does it; 1 at first); what is beyond is cut off, what is
-/// not finite stays so. Sums are of fp32.
+/// not finite stays so. Sums are of fp32. Of a weight that a launch has as a CopiedMatrix behind the operands
+/// nothing is made: it was when the weight was written, which then counts as its launch.
 Prepared multiply_fp8(const Call& call, const PrepareFp8& prepare);
 
 /// Our own kernels as PrepareFp8.

@@ -3,6 +3,7 @@
 // so.
 #include "exec/device/cuda/half.h"
 
+#include "exec/device/cuda/pieces.h"
 #include "exec/device/cuda/storage.h"
 
 namespace tandem::exec::cuda {
@@ -102,6 +103,21 @@ void narrow_vectors(Vectors& vectors, Stream stream) {
     narrow_to(static_cast<T*>(vectors.to[v]), vectors.from[v], vectors.n[v], nullptr, stream);
 }
 
+/// One thread four elements.
+template <typename T>
+__global__ void renew_kernel(Pieces pieces, int64_t n, const float* from) {
+  const int64_t i = global_index() * 4;
+  if (i + 4 <= n) {
+    const float v[4] = {from[i], from[i + 1], from[i + 2], from[i + 3]};
+    pieces.store<T>(pieces.find(i), i, v);
+    return;
+  }
+  for (int64_t k = i; k < n; ++k) {
+    const float v[1] = {from[k]};
+    pieces.store<T>(pieces.find(k), k, v);
+  }
+}
+
 /// A row a block, in parts of kTaken elements a thread.
 constexpr int kTaken = 8;
 template <typename T>
@@ -149,14 +165,17 @@ constexpr std::size_t kMostOperands = 9;  ///< of attention_backward
 
 Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prepare) {
   const Sizes s(call);
-  const bool bias = call.operands.size() > 3, short_bias = bias && call.half(0);
-  const bool copy_a = !call.half(1), copy_b = !call.half(2);
+  const bool bias = call.operands.size() > 3;
+  const auto copies = [&](std::size_t k) { return !call.half(k) && !call.has_copy(k); };
+  const bool copy_a = copies(1), copy_b = copies(2), short_bias = bias && call.half(0) && copies(3);
+  std::array<std::size_t, 4> at{0, 1, 2, 3};
+  for (std::size_t k = 1; k < 4; ++k) at[k] = call.has_copy(k) ? call.copy_of(k) : k;
   const int64_t at_b = copy_a ? floats_of(s.a, 2) : 0, at_bias = at_b + (copy_b ? floats_of(s.b, 2) : 0),
                 rest = at_bias + (short_bias ? floats_of(s.channels, 2) : 0);
   const Prepared made = prepare(call);
   return {[=](const Launch& l) {
             float* const* o = l.operands;
-            float* operands[] = {o[0], o[1], o[2], bias ? o[3] : nullptr};
+            float* operands[] = {o[0], o[at[1]], o[at[2]], bias ? o[at[3]] : nullptr};
             Vectors vectors;
             const auto shorten = [&](std::size_t k, int64_t place, int64_t n) {
               operands[k] = l.scratch + place;
@@ -172,6 +191,15 @@ Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prep
             made.run({operands, l.state, l.scratch + rest, l.stream});
           },
           rest + made.scratch};
+}
+
+void renew(const CopiedRange& range, const float* vector, Precision half, Stream stream) {
+  TANDEM_CHECK(is_half(half));
+  if (range.piece_count > 0 && range.elements > 0)
+    launch(half == Precision::bf16 ? renew_kernel<Bf16> : renew_kernel<Fp16>,
+           blocks_for(range.elements, 4L * kThreads), kThreads, stream, Pieces(range), range.elements,
+           vector + range.first);
+  renew_matrices(range, vector, stream);
 }
 
 void copy_rows(const Matrix& to, const Matrix& from, std::size_t bytes, Stream stream) {
@@ -217,6 +245,7 @@ Prepared upcast(const Call& call, Precision half, const std::function<Prepared(c
   TANDEM_CHECK(count <= kMostOperands);
   Call plain = call;
   plain.half_operands.clear();
+  plain.copied = 0;
   const Prepared made = prepare(plain);
   struct Copy {
     int64_t place = -1, elements = 0;  ///< in scratch; -1: none

@@ -126,6 +126,9 @@ void upcast(float* to, const void* from, Precision half, int64_t elements, Strea
             const State* scaled = nullptr);
 void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream,
             const State* scaled = nullptr);
+/// DeviceSession::renew; `half`: bf16 or fp16.
+void renew(const CopiedRange& range, const float* vector, Precision half, Stream stream);
+void renew_matrices(const CopiedRange& range, const float* vector, Stream stream);  ///< of it those in fp8
 /// Rows that begin `stride` elements after one another.
 struct Matrix {
   void* at;

@@ -8,6 +8,7 @@
 
 #include <fstream>
 
+#include "exec/device/cuda/half.h"
 #include "exec/device/cuda/session.h"
 
 namespace tandem::exec {
@@ -132,6 +133,7 @@ const Backend& backend() {
     };
     out.describe = describe;
     out.asynchronous = true;
+    out.copies = cuda::wants_copies;
     out.group = cuda::nccl_group;
     out.group_id = cuda::nccl_id;
     out.unit = unit;

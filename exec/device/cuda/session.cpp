@@ -371,6 +371,11 @@ void Session::narrow(float* to, const float* from, int64_t elements, Lane lane) 
   cuda::narrow(to, from, half_format(libraries_.precision), elements, stream(lane));
 }
 
+void Session::renew(const CopiedRange& range, const float* vector, Lane lane) {
+  use();
+  cuda::renew(range, vector, half_format(libraries_.precision), stream(lane));
+}
+
 void Session::upcast(float* to, const float* from, int64_t elements, Lane lane) {
   use();
   cuda::upcast(to, from, half_format(libraries_.precision), elements, stream(lane));

@@ -76,6 +76,7 @@ class Session : public DeviceSession {
   void accumulate(float* to, const float* from, int64_t elements, Lane lane) override;
   void scale(float* values, float factor, int64_t elements, Lane lane) override;
   void narrow(float* to, const float* from, int64_t elements, Lane lane) override;
+  void renew(const CopiedRange& range, const float* vector, Lane lane) override;
   void upcast(float* to, const float* from, int64_t elements, Lane lane) override;
   void narrow_gradients(float* to, const float* from, int64_t elements, Lane lane) override;
   void upcast_gradients(float* to, const float* from, int64_t elements, Lane lane) override;
