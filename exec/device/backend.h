@@ -35,7 +35,7 @@ class DeviceGraph {
 /// What a prepared call runs on, where a library was asked for it.
 struct LibraryChoice {
   Function function = Function::fill;
-  std::string library;  ///< "cuDNN", "cuBLASLt"
+  std::string library;  ///< "cuDNN", "cuBLASLt"; "Tandem" where its own kernels are the faster way
   std::string engine;   ///< by the library's own number or name; empty where it has none
   int64_t workspace_bytes = 0;
   std::string refused;  ///< why the backend's own kernel computes it; empty where the library does

@@ -12,6 +12,7 @@
 
 #include "exec/device/cuda/fp8.h"
 #include "exec/device/cuda/half.h"
+#include "exec/device/cuda/product_attention.h"
 
 namespace tandem::tests {
 
@@ -23,8 +24,10 @@ std::map<uint32_t, std::vector<float>> history;  ///< [instance][iteration]
 
 class EmulatedDevice : public DeviceSession {
  public:
-  explicit EmulatedDevice(const DeviceOptions& options)
-      : precision_(options.precision == Precision::fp8 ? Precision::bf16 : options.precision),
+  /// `slice_bytes`: of attention by products; 0: by tiles.
+  explicit EmulatedDevice(const DeviceOptions& options, int64_t slice_bytes = 0)
+      : slice_bytes_(slice_bytes),
+        precision_(options.precision == Precision::fp8 ? Precision::bf16 : options.precision),
         fp8_(options.precision == Precision::fp8),
         loss_{options.loss_scale} {}
   float* allocate(int64_t elements) override {
@@ -39,7 +42,12 @@ class EmulatedDevice : public DeviceSession {
     const bool multiplies = call.function == Function::gemm || call.function == Function::conv ||
                             call.function == Function::conv_backward_data ||
                             call.function == Function::conv_backward_weights;
-    if (fp8_ && cuda::multiplies_fp8(call))
+    const bool attends =
+        call.function == Function::attention || call.function == Function::attention_backward;
+    if (attends && slice_bytes_ > 0 && precision_ == Precision::fp32 &&
+        cuda::multiplies(AttentionShape(call)))
+      made_.push_back(cuda::attention_by_products(call, slice_bytes_));
+    else if (fp8_ && cuda::multiplies_fp8(call))
       made_.push_back(cuda::multiply_fp8(call, cuda::fallback_fp8));
     else if (multiplies && cuda::is_half(precision_))
       made_.push_back(cuda::multiply_half(
@@ -127,6 +135,7 @@ class EmulatedDevice : public DeviceSession {
     return k == 3 ? conv.out_channels : conv.weight_elements();
   }
 
+  int64_t slice_bytes_;
   Precision precision_;
   bool fp8_;
   std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
@@ -175,6 +184,27 @@ const Backend& emulated_backend() {
     return b;
   }();
   return backend;
+}
+
+namespace {
+
+template <int64_t slice_bytes>
+const Backend& with_products() {
+  static const Backend backend = [] {
+    Backend out = emulated_backend();
+    out.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+      return std::make_unique<EmulatedDevice>(options, slice_bytes);
+    };
+    return out;
+  }();
+  return backend;
+}
+
+}  // namespace
+
+const Backend& emulated_products(Slices slices) {
+  if (slices == Slices::few) return with_products<cuda::kSliceBytes>();
+  return slices == Slices::some ? with_products<512 << 10>() : with_products<16 << 10>();
 }
 
 }  // namespace tandem::tests

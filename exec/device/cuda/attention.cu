@@ -4,6 +4,7 @@
 // pass gathers dq, another dk and dv. Head sizes above 128 take plain kernels, a warp a row.
 #include <cmath>
 
+#include "exec/device/cuda/product_attention.h"
 #include "exec/device/cuda/storage.h"
 #include "exec/lower/call_shapes.h"
 
@@ -358,16 +359,15 @@ Prepared forward(const AttentionShape& a) {
 }
 
 template <typename T>
-void sum_inner(const AttentionShape& a, const Launch& l) {
+void sum_inner(const AttentionShape& a, float* inner, const T* out, const T* dout, Stream stream) {
   const int64_t rows = a.batch * a.heads * a.query;
-  launch(inner_kernel<T>, blocks_for(rows * kWarp), kThreads, l.stream, a, rows, l.scratch, operand<T>(l, 6),
-         operand<T>(l, 7));
+  launch(inner_kernel<T>, blocks_for(rows * kWarp), kThreads, stream, a, rows, inner, out, dout);
 }
 
 template <int D, int R, int K, typename T>
 Prepared backward(const AttentionShape& a) {
   return {[=](const Launch& l) {
-            sum_inner<T>(a, l);
+            sum_inner(a, l.scratch, operand<T>(l, 6), operand<T>(l, 7), l.stream);
             T* q = operand<T>(l, 3);
             T* k = operand<T>(l, 4);
             T* v = operand<T>(l, 5);
@@ -409,7 +409,7 @@ Prepared attention_backward_any(const Call& c) {
   if (a.size <= kMostTiled) return attention_backward<float>(c);
   return {[=](const Launch& l) {
             float* const* o = l.operands;
-            sum_inner<float>(a, l);
+            sum_inner(a, l.scratch, o[6], o[7], l.stream);
             launch(plain_dq_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, o[0], o[3], o[4],
                    o[5], o[7], o[8], l.scratch);
             launch(plain_dkv_kernel, grid(a.key, a.kv_heads, a.batch), kWarp, l.stream, a, o[1], o[2], o[3],
@@ -491,6 +491,11 @@ Prepared rotary(const Call& c) {
 }
 
 }  // namespace
+
+void inner_products(const AttentionShape& a, float* inner, const float* out, const float* dout,
+                    Stream stream) {
+  sum_inner(a, inner, out, dout, stream);
+}
 
 void add_attention(Table& t) {
   set(t, Function::attention, attention_any, attention<Bf16>, attention<Fp16>,

@@ -29,13 +29,22 @@ cublasComputeType_t compute_type(Precision p, cudaDataType_t input) {
 }
 
 /// Shared so that a prepared call can be copied.
-std::shared_ptr<cublasLtMatrixLayoutOpaque_t> layout(cudaDataType_t type, int64_t rows, int64_t columns,
-                                                     int64_t stride) {
-  cublasLtMatrixLayout_t out = nullptr;
-  check(cublasLtMatrixLayoutCreate(&out, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
+using Layout = std::shared_ptr<cublasLtMatrixLayoutOpaque_t>;
+/// `batch` matrices, `apart` elements from one to the next.
+Layout layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t stride, int64_t batch,
+              int64_t apart) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check(cublasLtMatrixLayoutCreate(&made, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
                                    stride),
         "describe a matrix");
-  return {out, [](cublasLtMatrixLayout_t p) { cublasLtMatrixLayoutDestroy(p); }};
+  Layout out{made, [](cublasLtMatrixLayout_t p) { cublasLtMatrixLayoutDestroy(p); }};
+  if (batch == 1) return out;
+  const auto say = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
+    check(cublasLtMatrixLayoutSetAttribute(made, attribute, &value, sizeof(value)), "describe a batch");
+  };
+  say(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch));
+  say(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, apart);
+  return out;
 }
 
 /// What lies in memory: two inputs, and the result with its bias. Sums are of fp32.
@@ -65,9 +74,9 @@ class Matmul {
     if (bias && types.second) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF);
     if (types.fast) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
     const cudaDataType_t second = types.second.value_or(types.in);
-    a_ = p.transpose_b ? layout(second, p.k, p.n, p.ldb) : layout(second, p.n, p.k, p.ldb);
-    b_ = p.transpose_a ? layout(types.in, p.m, p.k, p.lda) : layout(types.in, p.k, p.m, p.lda);
-    c_ = layout(types.out, p.n, p.m, p.ldc);
+    a_ = layout(second, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.ldb, p.batch, p.stride_b);
+    b_ = layout(types.in, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.lda, p.batch, p.stride_a);
+    c_ = layout(types.out, p.n, p.m, p.ldc, p.batch, p.stride_c);
     choose();
   }
 
@@ -102,9 +111,7 @@ class Matmul {
   }
   /// What is kept of earlier runs, if the library still takes it; else the fastest of its first proposals.
   void choose() {
-    // One thread of the process at a time, so that trials do not disturb each other.
-    static std::mutex mutex;
-    const std::lock_guard guard(mutex);
+    const std::lock_guard guard(one_trial());
     const std::string chip = fmt::format("{} cuBLASLt {}", libraries_.chip, cublasLtGetVersion());
     Choices& choices = Choices::of_process();
     // It depends on how the bias is aligned: an address as bad as any that will come stands for it.
@@ -142,6 +149,7 @@ class Matmul {
                              types_.out,
                              compute_type(libraries_.precision, types_.in)};
     if (types_.fast) out.push_back(1);
+    if (p.batch > 1) out.insert(out.end(), {p.batch, p.stride_a, p.stride_b, p.stride_c});
     return out;
   }
 
@@ -196,9 +204,11 @@ class Matmul {
       const auto room = [&](int64_t elements, cudaDataType_t type) {
         return static_cast<std::size_t>(elements) * bytes_of(type) + beside;
       };
-      const TrialMemory a(room((p.transpose_a ? p.k : p.m) * p.lda, types_.in)),
-          b(room((p.transpose_b ? p.n : p.k) * p.ldb, types_.second.value_or(types_.in))),
-          c(room(p.m * p.ldc, types_.out)), bias(room(p.n, CUDA_R_32F));
+      const int64_t others = p.batch - 1;
+      const TrialMemory a(room(others * p.stride_a + (p.transpose_a ? p.k : p.m) * p.lda, types_.in)),
+          b(room(others * p.stride_b + (p.transpose_b ? p.n : p.k) * p.ldb,
+                 types_.second.value_or(types_.in))),
+          c(room(others * p.stride_c + p.m * p.ldc, types_.out)), bias(room(p.n, CUDA_R_32F));
       if (types_.second) scale(bias.at(), bias.at());
       const auto odd = [&](uint32_t alignment) -> std::size_t { return alignment < beside ? alignment : 0; };
       const auto run = [&](std::size_t i) {
@@ -230,7 +240,7 @@ class Matmul {
   bool bias_;
   float beta_;
   std::shared_ptr<cublasLtMatmulDescOpaque_t> what_;
-  std::shared_ptr<cublasLtMatrixLayoutOpaque_t> a_, b_, c_;
+  Layout a_, b_, c_;
   cublasLtMatmulAlgo_t algorithm_{};
   int64_t workspace_ = 0;
   bool found_ = false;
@@ -410,6 +420,19 @@ RunProduct library_product(const Product& product, Function function, Libraries&
   return [choice, plain](float* c, const float* a, const float* b, const Launch& l) {
     Matmul* matmul = choice->of({a, b, c});
     if (matmul == nullptr) return plain(c, a, b, l);
+    matmul->run(c, a, b, nullptr, l.stream);
+  };
+}
+
+RunProduct aligned_product(const Product& product, Libraries& libraries, ProductsUsed& used) {
+  const auto matmul = std::make_shared<Matmul>(product, Types{}, false, 16, libraries);
+  if (!matmul->usable()) {
+    used.refused = true;
+    return fallback_product(product);
+  }
+  used.engines.insert(matmul->engine());
+  used.workspace = std::max(used.workspace, matmul->workspace());
+  return [matmul](float* c, const float* a, const float* b, const Launch& l) {
     matmul->run(c, a, b, nullptr, l.stream);
   };
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN's fused kernels (Dao et al. 2022). Where it has none that depends on no timing, our own
-// compute.
+// Attention in 2 bytes by cuDNN's fused kernels (Dao et al. 2022). Where it has none that depends on no
+// timing, our own compute.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -131,9 +131,9 @@ std::optional<Sliced> plan_for(const Call& call, Libraries& libraries, std::stri
 }  // namespace
 
 Prepared library_attention(const Call& call, Libraries& libraries) {
+  if (!is_half(libraries.precision)) return attention_of_floats(call, libraries);
   if (!fuses(call, libraries.precision)) {
-    if (is_half(libraries.precision))
-      note_choice(libraries, call, "cuDNN", "", 0, "its fused kernels do not do this shape");
+    note_choice(libraries, call, "cuDNN", "", 0, "its fused kernels do not do this shape");
     return prepare_own(call, libraries.precision);
   }
   std::string why;

@@ -15,6 +15,8 @@ __global__ void product_kernel(Product p, Y* c, const T* a, const T* b, const Y*
   __shared__ float left[kTile][kTile + 1], right[kTile][kTile + 1];
   const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile + threadIdx.y,
                 column = static_cast<int64_t>(blockIdx.x) * kTile + threadIdx.x;
+  a += blockIdx.z * p.stride_a;
+  b += blockIdx.z * p.stride_b;
   float sum = 0;
   for (int64_t begin = 0; begin < p.k; begin += kTile) {
     const int64_t ka = begin + threadIdx.x, kb = begin + threadIdx.y;
@@ -27,7 +29,7 @@ __global__ void product_kernel(Product p, Y* c, const T* a, const T* b, const Y*
     __syncthreads();
   }
   if (row >= p.m || column >= p.n) return;
-  Y* to = c + row * p.ldc + column;
+  Y* to = c + blockIdx.z * p.stride_c + row * p.ldc + column;
   if (bias != nullptr) sum += load(bias + column);
   store(to, p.beta != 0 ? p.beta * load(to) + sum : sum);
 }
@@ -39,8 +41,10 @@ void run_product(const Product& p, Y* c, const T* a, const T* b, const Y* bias, 
   for (int64_t first = 0; first < p.m; first += kMostRows) {
     Product part = p;
     part.m = std::min(kMostRows, p.m - first);
-    launch(product_kernel<Y, T>, dim3(blocks_for(p.n, kTile), blocks_for(part.m, kTile)), dim3(kTile, kTile),
-           stream, part, c + first * p.ldc, a + (p.transpose_a ? first : first * p.lda), b, bias);
+    launch(product_kernel<Y, T>,
+           dim3(blocks_for(p.n, kTile), blocks_for(part.m, kTile), static_cast<unsigned>(p.batch)),
+           dim3(kTile, kTile), stream, part, c + first * p.ldc, a + (p.transpose_a ? first : first * p.lda),
+           b, bias);
   }
 }
 

@@ -93,11 +93,13 @@ Prepared prepare_own(const Call& call, Precision half);
 Prepared upcast(const Call& call, Precision half, const std::function<Prepared(const Call& call)>& prepare);
 
 /// c[m, n] = op(a) op(b) + beta c, row by row with these leading dimensions, on `stream`: what recurrent
-/// steps call. The product of the session that prepares in this thread, or our own.
+/// steps and attention call. The product of the session that prepares in this thread, or our own. A batch of
+/// them, at most 65535, lies at these strides.
 struct Product {
   bool transpose_a = false, transpose_b = false;
   int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
   float beta = 0;
+  int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
   Product() = default;
   explicit Product(const Call& gemm);  ///< fallback.cu
 };

@@ -215,6 +215,7 @@ void Session::close() noexcept {
   cudaSetDevice(libraries_.device);
   cudaDeviceSynchronize();
   made_.clear();
+  libraries_.attentions.clear();
   libraries_.plans.reset();
   if (libraries_.cudnn != nullptr) cudnnDestroy(libraries_.cudnn);
   if (libraries_.blas != nullptr) cublasLtDestroy(libraries_.blas);

@@ -7,7 +7,9 @@
 #include <cudnn.h>
 
 #include <array>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,12 @@ void check(cudnnStatus_t status, const char* what);
 
 struct PlanCache;  // cudnn_plan.h
 
+/// What computes all attentions of one shape.
+struct AttentionPlan {
+  Prepared prepared;
+  LibraryChoice choice;  ///< where it was a question: its function, library, engine, workspace, refusal
+};
+
 /// What library calls share in one session. One thread at a time prepares or launches them: only the compute
 /// lane does.
 struct Libraries {
@@ -31,8 +39,9 @@ struct Libraries {
   /// Read when a call is launched: it grows, and moves, while others are prepared.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
-  std::string chip;                       ///< name, compute capability, processors: what plans are good for
-  std::shared_ptr<PlanCache> plans;       ///< of cuDNN, made with this session's handle
+  std::string chip;                  ///< name, compute capability, processors: what plans are good for
+  std::shared_ptr<PlanCache> plans;  ///< of cuDNN, made with this session's handle
+  std::map<std::vector<int64_t>, AttentionPlan> attentions;  ///< in 4 bytes, by function and shape
   std::vector<LibraryChoice> choices;     ///< one for each call that a library was asked for
   Precision precision = Precision::fp32;  ///< bf16 for fp8
   bool fp8 = false;                       ///< products of fp8 where they can be
@@ -55,6 +64,17 @@ void note_choice(Libraries& libraries, const Call& call, const char* name, std::
 Prepared library_gemm(const Call& call, Libraries& libraries);
 /// One of the products that `function` is made of.
 RunProduct library_product(const Product& product, Function function, Libraries& libraries);
+/// What computes products that belong together.
+struct ProductsUsed {
+  std::set<std::string> engines;
+  int64_t workspace = 0;
+  bool refused = false;  ///< some have no algorithm, our own compute them
+};
+/// cublas.cpp: of operands that begin at multiples of 16 bytes. Adds to `used`.
+RunProduct aligned_product(const Product& product, Libraries& libraries, ProductsUsed& used);
+/// cublas_attention.cpp: both passes in 4 bytes; by products between which softmax is ours, or by our own
+/// tiles where these are faster.
+Prepared attention_of_floats(const Call& call, Libraries& libraries);
 /// cudnn_attention.cpp: both passes; our own where cuDNN's fused kernels do not do it (fused_attention.h).
 Prepared library_attention(const Call& call, Libraries& libraries);
 /// cudnn.cpp: a convolution of any pass; our own where cuDNN has none.

@@ -8,6 +8,11 @@
 
 namespace tandem::exec::cuda {
 
+std::mutex& one_trial() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 TrialMemory::TrialMemory(std::size_t bytes, bool filled) : bytes_(std::max<std::size_t>(bytes, 256)) {
   if (cudaMalloc(&memory_, bytes_) != cudaSuccess) {
     cudaGetLastError();

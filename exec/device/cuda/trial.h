@@ -6,9 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 
 namespace tandem::exec::cuda {
+
+/// Held by who tries: one thread of the process at a time, so that trials do not disturb each other.
+std::mutex& one_trial();
 
 /// There is no memory for a trial.
 struct NoRoom {};
