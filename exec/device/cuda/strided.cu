@@ -169,6 +169,29 @@ __global__ void summed_kernel(Walk<N> kept, Walk<N> summed, F f, Y* y, const T* 
   store(y + base[0][0], load(y + base[0][0]) + total);
 }
 
+/// The same, where outputs are so many that each thread sums W of them alone.
+template <int W, typename F, typename Y, typename T = typename F::Input, int N = F::kOperands>
+__global__ void __launch_bounds__(kThreads)
+    alone_kernel(Walk<N, uint32_t> kept, Walk<N, uint32_t> summed, F f, Y* y, const T* a, const T* b) {
+  uint32_t i[1] = {blockIdx.x * blockDim.x + threadIdx.x}, base[1][N] = {};
+  if (i[0] >= kept.count) return;
+  kept.move(i, base);
+  float sum[W];
+  load_neighbours(y + int64_t{base[0][0]} * W, sum);
+#pragma unroll 4
+  for (uint32_t k = 0; k < summed.count; ++k) {
+    uint32_t term[1] = {k}, at[1][N];
+#pragma unroll
+    for (int o = 0; o < N; ++o) at[0][o] = base[0][o];
+    summed.move(term, at);
+    float v[W];
+    f(a, b, at[0], v);
+#pragma unroll
+    for (int w = 0; w < W; ++w) sum[w] += v[w];
+  }
+  store_neighbours(y + int64_t{base[0][0]} * W, sum);
+}
+
 /// Most elements that can be moved at once, a power of two up to `most`: they lie side by side in every
 /// operand, and all other steps are multiples of them.
 int64_t neighbours_of(const Strided& s, int64_t most) {
@@ -208,14 +231,24 @@ bool is_short(const Strided& s) {
   }
   return out;
 }
-template <int N, typename I>
-Walk<N, I> walk_of(const Strided& s) {
-  Walk<N, I> walk;
-  for (std::size_t d = 0; d < s.sizes.size(); ++d) {
-    if (s.sizes[d] != 1) walk.add(s.sizes[d], s.strides, d);
-  }
-  return walk;
+/// Can four be converted, added or multiplied at once?
+template <typename... T>
+bool in_fours(const Strided& s, const T*... at) {
+  return neighbours_of(s, 4) == 4 && neighbours_at(4, at...) && is_short(in_pieces(s, 4));
 }
+
+/// Of outputs, and of what each is the sum of.
+template <int N, typename I>
+struct Walks {
+  Walk<N, I> kept, summed;
+
+  explicit Walks(const Strided& s) {
+    for (std::size_t d = 0; d < s.sizes.size(); ++d) {
+      if (s.sizes[d] == 1) continue;
+      (s.adds && s.strides[0][d] == 0 ? summed : kept).add(s.sizes[d], s.strides, d);
+    }
+  }
+};
 
 /// Smaller blocks where those of kThreads would not be two a processor of a large chip.
 template <typename W, typename... P, typename... A>
@@ -228,7 +261,7 @@ void launch_pieces(void (*kernel)(W, P...), Stream stream, const W& walk, A... a
 
 template <typename T>
 void copy_pieces(const Strided& s, int64_t wide, T* y, const T* x, Stream stream) {
-  const auto walk = walk_of<2, uint32_t>(s);
+  const Walk walk = Walks<2, uint32_t>(s).kept;
   const auto copy = [&](auto piece) {
     using P = decltype(piece);
     launch_pieces(copy_kernel<P>, stream, walk, reinterpret_cast<P*>(y), reinterpret_cast<const P*>(x));
@@ -249,14 +282,30 @@ void each(const Strided& s, const F& f, Y* y, const T* a, const T* b, Stream str
     const Strided pieces = in_pieces(s, wide);
     if (!s.adds && is_short(pieces)) return copy_pieces(pieces, wide, y, a, stream);
   }
-  constexpr int W = 4;
-  const Strided fours = in_pieces(s, neighbours_of(s, W));
-  if (neighbours_of(s, W) == W && neighbours_at(W, y, a, b) && is_short(fours))
-    launch_pieces(each_kernel<W, uint32_t, F, Y>, stream, walk_of<N, uint32_t>(fours), s.adds, f, y, a, b);
+  const auto run = [&](auto kernel, const auto& walks) {
+    launch_pieces(kernel, stream, walks.kept, s.adds, f, y, a, b);
+  };
+  if (in_fours(s, y, a, b))
+    run(each_kernel<4, uint32_t, F, Y>, Walks<N, uint32_t>(in_pieces(s, 4)));
   else if (is_short(s))
-    launch_pieces(each_kernel<1, uint32_t, F, Y>, stream, walk_of<N, uint32_t>(s), s.adds, f, y, a, b);
+    run(each_kernel<1, uint32_t, F, Y>, Walks<N, uint32_t>(s));
   else
-    launch_pieces(each_kernel<1, int64_t, F, Y>, stream, walk_of<N, int64_t>(s), s.adds, f, y, a, b);
+    run(each_kernel<1, int64_t, F, Y>, Walks<N, int64_t>(s));
+}
+
+/// Each output several times.
+template <typename Y, typename F, typename T = typename F::Input, int N = F::kOperands>
+void sums(const Strided& s, const F& f, Y* y, const T* a, const T* b, Stream stream) {
+  constexpr int64_t kMany = 132 * kThreads;  // a block for each processor of a large chip
+  if (in_fours(s, y, a, b)) {
+    const Walks<N, uint32_t> fours(in_pieces(s, 4));
+    if (fours.kept.count >= kMany)
+      return launch(alone_kernel<4, F, Y>, blocks_for(int64_t{fours.kept.count}), kThreads, stream,
+                    fours.kept, fours.summed, f, y, a, b);
+  }
+  const Walks<N, int64_t> all(s);
+  launch(summed_kernel<F, Y>, blocks_for(all.kept.count, kWarp), dim3(kWarp, kTileRows), stream, all.kept,
+         all.summed, f, y, a, b);
 }
 
 template <typename Y, typename F>
@@ -264,20 +313,11 @@ Prepared strided(const Call& c, F f) {
   using T = typename F::Input;
   constexpr int N = F::kOperands;
   const Strided s = Strided::unpack(c.shape, N).simplified();
-  Walk<N> kept, summed;
-  for (std::size_t d = 0; d < s.sizes.size(); ++d) {
-    const bool sums = s.adds && s.strides[0][d] == 0 && s.sizes[d] > 1;
-    (sums ? summed : kept).add(s.sizes[d], s.strides, d);
-  }
-  const int64_t y = s.offsets[0], a = s.offsets[1], b = N > 2 ? s.offsets.back() : 0;
+  const bool sum = Walks<N, int64_t>(s).summed.dims > 0;
   return {[=](const Launch& l) {
-    Y* to = operand<Y>(l, 0) + y;
-    const T *first = operand<T>(l, 1) + a, *second = N > 2 ? operand<T>(l, 2) + b : nullptr;
-    if (summed.dims > 0)
-      launch(summed_kernel<F, Y>, blocks_for(kept.count, kWarp), dim3(kWarp, kTileRows), l.stream, kept,
-             summed, f, to, first, second);
-    else
-      each<Y>(s, f, to, first, second, l.stream);
+    Y* y = operand<Y>(l, 0) + s.offsets[0];
+    const T *a = operand<T>(l, 1) + s.offsets[1], *b = N > 2 ? operand<T>(l, 2) + s.offsets.back() : nullptr;
+    sum ? sums(s, f, y, a, b, l.stream) : each(s, f, y, a, b, l.stream);
   }};
 }
 
