@@ -13,8 +13,7 @@ namespace tandem::exec::cuda {
 namespace {
 
 constexpr float kLowest = -1e30F;
-constexpr int64_t kMostTiled = 128;  ///< size of a head that tiles hold
-constexpr int kSide = 16;            ///< threads of a block: kSide x kSide
+constexpr int kSide = 16;  ///< threads of a block: kSide x kSide
 
 /// Which tile of which sample a block works on: both in the grid's x, which alone may be large; tiles of a
 /// sample are neighbours.

@@ -24,7 +24,6 @@ namespace {
 /// Our tiles make this at some 14 TFLOP/s in the time of one launch: there is nothing to gain below. Heads
 /// that fill no tiles take plain kernels, which are slow.
 constexpr double kLeastFlops = 2e7;
-constexpr int64_t kMostTiled = 128;
 
 bool worth_a_trial(const AttentionShape& a) {
   const double scores = static_cast<double>(a.batch * a.heads) * static_cast<double>(a.query * a.key);

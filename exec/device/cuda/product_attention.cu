@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels between the products of an attention, and in which slices they run.
 //
-// What it takes, of a score: forward it is written by a product, read and written by softmax, and read, 16
-// bytes; backward two matrices are written, read and written by one kernel, and read three times in all, 36
-// bytes. An H200's cache gives some 5 TB/s, its memory 4.8: 75 million scores (gpt2: 8 samples, 12 heads,
-// 1024 queries and keys, cut where they are causal) want 0.25 and 0.55 ms. Our own tiles (attention.cu) make
-// 4 and 14 flops of an element of a head and score, half of them where causal, at some 14 TFLOP/s: 4 ms.
-// Short rows fill no tensor cores and are launches more than anything else: which way is faster is tried
-// (cublas_attention.cpp).
+// What it takes, of a score (an estimate): forward it is written by a product, read and written by softmax,
+// and read, 16 bytes; backward two matrices are written, read and written by one kernel, and read three times
+// in all, 36 bytes. At 4 TB/s, which is an H200's memory (4.8 by its datasheet) and less than its cache, 75
+// million scores (gpt2: 8 samples, 12 heads, 1024 queries and keys, cut where they are causal) want 0.3 and
+// 0.7 ms. Our own tiles (attention.cu) make 4 and 14 flops of an element of a head and score, half of them
+// where causal; gpt2's measured steps say at some 14 TFLOP/s: 4 ms. Short rows fill no tensor cores and are
+// launches more than anything else. Which way is faster is tried (cublas_attention.cpp).
 #include <vector>
 
 #include "exec/device/cuda/product_attention.h"

@@ -7,6 +7,9 @@
 
 namespace tandem::exec::cuda {
 
+/// Size of a head that our own tiles (attention.cu) hold; larger ones take plain kernels.
+constexpr int64_t kMostTiled = 128;
+
 /// Of a slice's scores and copies: well within the cache of chips from 8.0 on (40 MiB of an A100, 50 of an
 /// H100), so that scores are written and read there, several times each, and not in memory.
 constexpr int64_t kSliceBytes = 32L << 20;
