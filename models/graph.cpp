@@ -8,6 +8,7 @@
 
 #include "base/data.h"
 #include "base/options.h"
+#include "models/fused_norm.h"
 #include "models/hf_config.h"
 #include "models/reader.h"
 
@@ -487,6 +488,7 @@ std::vector<Lowered> Graph::lower(int64_t batch, Precision precision) const {
     if (!impl_->trained[i] || is_frozen(layers[i])) out[i].backward_weights.clear();
     if (layers[i].frozen_bits > 0) make_whole(layers[i], out[i], precision);
   }
+  mark_fused(layers, impl_->sharing, out);
   for (const Layer& layer : layers) {
     if (layer.type == nullptr || !layer.output.empty()) continue;  // a loss
     for (const uint32_t logits : layer.inputs) {

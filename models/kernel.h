@@ -62,6 +62,9 @@ struct Kernel {
   bool counts = false;
   /// No framework fuses it with its neighbours: it moves what it says (Recipe::Kernels::stream).
   bool apart = false;
+  /// Backends that fuse norms make it in the launch of the batch normalisation in front of it: what it takes
+  /// beyond that is little (models/fused_norm.h). Of a call of exec: it was made so.
+  bool fused = false;
   /// Adds a gradient to the sum over the micro-batches before (Recipe::accumulation).
   bool sums = false;
 };

@@ -21,6 +21,8 @@ struct Recompute {
   bool norms = false, activations = false, attention = false;
 
   bool operator==(const Recompute&) const = default;
+  /// What is to be made again layer by layer is not made in a launch with its neighbours (Kernel::fused).
+  bool fuses_norms() const { return *this == Recompute{}; }
   bool selective() const { return norms || activations || attention; }
   /// Of a layer: its output is let go of behind its readers and made again for their backward passes.
   bool drops_output(const Lowered& lowered) const;

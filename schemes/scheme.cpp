@@ -103,8 +103,13 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
 Workload make_workload(const Graph& graph, int64_t batch, Precision precision, const Optimizer& optimizer,
                        bool input, const Recompute& recompute, const Offload& offload,
                        const Loading& loading) {
-  return {&graph, graph.lower(batch, precision), batch, precision, &optimizer, input, recompute, {}, offload,
-          loading};
+  std::vector<Lowered> layers = graph.lower(batch, precision);
+  for (Lowered& l : layers) {
+    for (auto* kernels : {&l.forward, &l.backward_data}) {
+      for (Kernel& k : *kernels) k.fused = k.fused && recompute.fuses_norms();
+    }
+  }
+  return {&graph, std::move(layers), batch, precision, &optimizer, input, recompute, {}, offload, loading};
 }
 
 ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {

@@ -29,11 +29,11 @@ double mean(const std::vector<double>& v) {
 /// All launches in a step.
 double step_seconds(const MeasuredKernel& k) { return k.median * real(k.kernel.repeat); }
 
-using Key = std::pair<std::size_t, std::vector<int64_t>>;  ///< group; shape, flops, bytes
+using Key = std::pair<std::size_t, std::vector<int64_t>>;  ///< group; shape, flops, bytes, fused
 
 Key key_of(const Kernel& k) {
   std::vector<int64_t> v = k.shape;
-  v.insert(v.end(), {k.flops.n, k.read.n, k.written.n});
+  v.insert(v.end(), {k.flops.n, k.read.n, k.written.n, k.fused ? 1 : 0});
   return {KernelNeighbours::group(k), v};
 }
 

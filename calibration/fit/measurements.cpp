@@ -11,8 +11,10 @@ namespace tandem::calibration {
 namespace {
 
 JsonWriter kernel_json(const Kernel& k) {
-  return {{"kind", name(k.kind)}, {"pass", name(k.pass)}, {"shape", k.shape},
-          {"flops", k.flops.n},   {"read", k.read.n},     {"written", k.written.n}};
+  JsonWriter out = {{"kind", name(k.kind)}, {"pass", name(k.pass)}, {"shape", k.shape},
+                    {"flops", k.flops.n},   {"read", k.read.n},     {"written", k.written.n}};
+  if (k.fused) out["fused"] = true;
+  return out;
 }
 
 template <typename E>
@@ -32,6 +34,7 @@ Kernel read_kernel(const Json& j) {
   k.flops.n = j.at("flops").as_int(0);
   k.read.n = j.at("read").as_int(0);
   k.written.n = j.at("written").as_int(0);
+  k.fused = j.boolean("fused", false);
   return k;
 }
 

@@ -130,6 +130,7 @@ void add_kernels(JsonWriter& d, const KernelEstimates& k) {
                             {"seconds", s.seconds},
                             {"step_bytes", s.step.n},
                             {"launches", s.launches}});
+    if (s.kernel.fused) d["kernels"].back()["fused"] = true;
   }
 }
 

@@ -292,6 +292,7 @@ struct ExecutionGraph::Impl {
     const GradientFlow flow = gradient_flow(g, samples, precision, use);
     calls = emit_calls(g, flow, samples, training, element_bytes(precision) == 2, use);
     if (use.fuses && training) fuse_norms(g, flow, calls);
+    mark_what_is_fused(calls);
     resolve_memory(calls);
     const std::vector<LayerRange> blocks = run_again(calls, g, flow, use);
     const PassTimes at(calls, blocks);

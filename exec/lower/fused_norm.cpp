@@ -15,7 +15,7 @@ class NormFusion {
 
   void run() {
     for (uint32_t i = 0; i < layers_.size(); ++i) {
-      if (rectifies(i)) fuse(i);
+      if (marked(i) && makes(i, Function::unary)) fuse(i);
     }
   }
 
@@ -36,40 +36,33 @@ class NormFusion {
            s.backward.empty();
   }
 
-  /// In place.
-  bool rectifies(uint32_t layer) {
-    if (!makes(layer, Function::unary)) return false;
-    const Call& c = forward(layer);
-    const auto kind = static_cast<Unary>(c.shape[1]);
-    return (kind == Unary::relu || kind == Unary::relu6) && root(c.operands[0]) == root(c.operands[1]);
+  bool marked(uint32_t layer) const {
+    const auto& kernels = flow_.lowered[layer].forward;
+    return !kernels.empty() && kernels.front().fused;
   }
 
   void fuse(uint32_t relu) {
     Found f;
     f.relu = relu;
     f.add = f.norm = layers_[relu].inputs[0];
-    const TensorId made = root(forward(relu).operands[0]);
-    if (makes(f.add, Function::sum)) {
-      if (!find_added(f)) return;
-    } else if (!makes(f.norm, Function::batch_norm)) {
-      return;
+    const Call& rectifier = forward(relu);
+    const TensorId made = root(rectifier.operands[1]);
+    if (marked(f.add)) {
+      if (!makes(f.add, Function::sum)) return;
+      find_added(f);
     }
-    if (root(forward(f.add).operands[0]) != made || !find_backward(f)) return;
+    if (!makes(f.norm, Function::batch_norm) || flow_.outputs[f.norm].sent) return;
+    const bool in_place = root(rectifier.operands[0]) == made && root(forward(f.add).operands[0]) == made;
+    if (!in_place || !find_backward(f)) return;
     write_forward(f);
     write_backward(f);
   }
 
   /// The later of the addition's two inputs; the other is there when that is made.
-  bool find_added(Found& f) {
+  void find_added(Found& f) {
     const std::vector<uint32_t>& inputs = layers_[f.add].inputs;
-    if (inputs.size() != 2 || inputs[0] == inputs[1]) return false;
     f.norm = std::max(inputs[0], inputs[1]);
-    const OutputFlow& output = flow_.outputs[f.norm];
-    if (!makes(f.norm, Function::batch_norm) || output.readers.size() != 1 || output.sent) return false;
-    const Call& sum = forward(f.add);
-    f.added = sum.operands[inputs[0] == f.norm ? 2 : 1];
-    const TensorId normed = root(forward(f.norm).operands[0]);
-    return root(sum.operands[inputs[0] == f.norm ? 1 : 2]) == normed && root(f.added) != normed;
+    f.added = forward(f.add).operands[inputs[0] == f.norm ? 2 : 1];
   }
 
   Call* find(uint32_t layer, Function function) {
@@ -169,6 +162,19 @@ class NormFusion {
 
 void fuse_norms(const Graph& graph, const GradientFlow& flow, EmittedCalls& calls) {
   NormFusion(graph, flow, calls).run();
+}
+
+void mark_what_is_fused(EmittedCalls& calls) {
+  for (auto* passes : {&calls.forward, &calls.backward}) {
+    for (std::vector<Call>& layer : *passes) {
+      for (Call& c : layer) {
+        const bool fused = c.function == Function::batch_norm_relu ||
+                           c.function == Function::batch_norm_relu_sums ||
+                           c.function == Function::batch_norm_relu_backward;
+        for (Kernel& k : c.kernels) k.fused = k.fused && fused;
+      }
+    }
+  }
 }
 
 }  // namespace tandem::exec

@@ -6,11 +6,15 @@
 
 namespace tandem::exec {
 
-/// Of every normalisation, over one device's samples, of which only a rectifier (relu, relu6) reads, or only
-/// an addition of one more tensor of the same size that nothing but a rectifier reads: their calls become
-/// batch_norm_relu and its kin, in the normalisation's layer, and none are left in the rectifier's and the
-/// addition's. A normalisation that is added to another one made later stays by itself. Tensors, their ids
-/// and parameters stay as they are; kernels of the model go with the calls that realise them. O(calls).
+/// Of every normalisation behind which Graph::lower marked kernels (Kernel::fused, models/fused_norm.h),
+/// where memory allows and no other device reads what lies in between: their calls become batch_norm_relu and
+/// its kin, in the normalisation's layer, and none are left in the rectifier's and the addition's. Tensors,
+/// their ids and parameters stay as they are; kernels of the model go with the calls that realise them.
+/// O(calls).
 void fuse_norms(const Graph& graph, const GradientFlow& flow, EmittedCalls& calls);
+
+/// Takes Kernel::fused away from the calls' kernels that were not, whether the backend fuses or not.
+/// O(calls).
+void mark_what_is_fused(EmittedCalls& calls);
 
 }  // namespace tandem::exec

@@ -86,10 +86,10 @@ SliceUse use_of(const Program& program, const Role& role, uint32_t partner) {
   return use;
 }
 
-/// Of what is not split. What is to be made again layer by layer is not fused.
+/// Of what is not split.
 SliceUse plain_use(const Execution& e) {
   SliceUse use;
-  use.fuses = e.backend->fuses_norms && e.job.recompute == Recompute{};
+  use.fuses = e.backend->fuses_norms && e.job.recompute.fuses_norms();
   use.recompute = e.job.recompute;
   return use;
 }

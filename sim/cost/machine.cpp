@@ -171,6 +171,7 @@ void MachineProfile::read_kernels(const Json& d) {
     k.flops.n = s.at("flops").as_int(0);
     k.read.n = s.at("read").as_int(0);
     k.written.n = s.at("written").as_int(0);
+    k.fused = s.boolean("fused", false);
     check_shape(k, s.at("shape"));
     sample.seconds = s.at("seconds").as_real(1e-12, 1e6);
     if (s.find("step_bytes") != nullptr) sample.step.n = s.at("step_bytes").as_int(0);

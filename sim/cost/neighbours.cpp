@@ -19,6 +19,9 @@ constexpr std::array<std::string_view, KernelCurve::kEfforts> kEffortNames{
     "seconds_per_result",   "seconds_per_left",         "seconds_per_right",
     "seconds_per_odd_flop", "seconds_per_grouped_flop", "seconds_per_grouped_byte"};
 
+/// How far from all others a kernel lies that is made in another's launch.
+constexpr double kFused = 2 * KernelNeighbours::kFar;
+
 double log_of(double value) { return std::log2(std::max(value, 0.0) + 1); }
 double number(int64_t n) { return static_cast<double>(n); }
 double moved_by(const Kernel& k) { return number(k.read.n) + number(k.written.n); }
@@ -119,6 +122,7 @@ std::vector<double> position(const Kernel& k, Bytes step, bool apart) {
   p.push_back(4 * log_of(number(k.read.n) / elements));
   p.push_back(4 * log_of(number(k.written.n) / elements));
   if (!k.shape.empty()) p.push_back(0.3 * log_of(number(k.shape[0])));
+  if (apart) p.push_back(k.fused ? kFused : 0);
   return p;
 }
 
@@ -131,6 +135,7 @@ KernelNeighbours::KernelNeighbours(std::vector<KernelSample> samples, std::vecto
   curves_.resize(members_.size());
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     const Kernel& k = samples_[i].kernel;
+    marks_ = marks_ || k.fused;
     members_[group(k)].push_back(i);
     positions_.push_back(position(k, samples_[i].step, apart_));
     residuals_.push_back(std::log(samples_[i].seconds / curves_[group(k)].seconds(k)));
@@ -139,7 +144,8 @@ KernelNeighbours::KernelNeighbours(std::vector<KernelSample> samples, std::vecto
 
 double KernelNeighbours::seconds(const Kernel& k, Bytes step, double* distance,
                                  std::optional<uint32_t> without) const {
-  const std::vector<double> at = position(k, step, apart_);
+  std::vector<double> at = position(k, step, apart_);
+  if (apart_ && k.fused && !marks_) at.back() = 0;
   double weights = 0, sum = 0, nearest = 1e9;
   for (const std::size_t i : members_[group(k)]) {
     if (without && samples_[i].source == *without) continue;

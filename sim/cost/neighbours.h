@@ -59,7 +59,8 @@ struct KernelCurve {
 /// Where a kernel lies among others of its kind and pass: logarithms to base 2 of what decides its
 /// efficiency. An update passes over each parameter once a step: caches hold what they still can after all
 /// that the `step` moves in between, whatever the size of one tensor. `apart`: on a GPU, where convolutions
-/// are the products that they do, and alignment counts.
+/// are the products that they do, and alignment counts; the last number of all others says whether they are
+/// made in another's launch (Kernel::fused). Executors on processors make each by itself.
 std::vector<double> position(const Kernel& kernel, Bytes step, bool apart = false);
 
 /// Prices a kernel from measured ones of its kind and pass: the curve, times what the nearest ones (weights
@@ -85,6 +86,7 @@ class KernelNeighbours {
   std::vector<KernelSample> samples_;
   std::vector<KernelCurve> curves_;  ///< [kind x passes + pass]
   bool apart_;
+  bool marks_ = false;  ///< some sample is fused; else it is not known which were, and none counts as such
   std::vector<std::vector<std::size_t>> members_;  ///< [group]: indices of samples
   std::vector<std::vector<double>> positions_;     ///< [sample]
   std::vector<double> residuals_;                  ///< [sample]: log(measured / curve)

@@ -150,6 +150,20 @@ TEST(Estimates, AKernelCountsOnceAGraphAndUpdatesAsOne) {
   EXPECT_THROW(kernel_samples({}), InputError);
 }
 
+/// The same work by itself and in another kernel's launch.
+TEST(Estimates, FusedKernelsCountApart) {
+  Measurements m;
+  Kernel fused = kernel(1000, 100);
+  fused.fused = true;
+  m.kernels = {timed(kernel(1000, 100), 0, 1, 3), timed(fused, 0, 1, 1), timed(fused, 0, 1, 1)};
+  const std::vector<KernelSample> samples = kernel_samples(m);
+  ASSERT_EQ(samples.size(), 2U);
+  for (const KernelSample& s : samples) {
+    EXPECT_EQ(s.seconds, s.kernel.fused ? 1 : 3);
+    EXPECT_EQ(s.launches, s.kernel.fused ? 2 : 1);
+  }
+}
+
 /// Two graphs of one kernel each, 10 and 40 s: each is predicted by the other's, with a curve of that alone.
 TEST(Estimates, LeavingOutPredictsAGraphByTheOthers) {
   Measurements m;

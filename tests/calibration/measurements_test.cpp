@@ -53,8 +53,11 @@ TEST(Measured, OfTwoMeasurementsTheFasterTurnOfEachGraphCounts) {
 }
 
 TEST(Measured, MeasurementsSurviveTheirFile) {
-  const Measurements m = made();
+  Measurements m = made();
+  EXPECT_EQ(m.to_json().find("fused"), std::string::npos) << "only where something is";
+  m.kernels[0].kernel.fused = true;
   const std::string text = m.to_json();
+  EXPECT_TRUE(Measurements::from_json(Json::parse(text, "m.json")).kernels[0].kernel.fused);
   EXPECT_EQ(Measurements::from_json(Json::parse(text, "m.json")).to_json(), text);
 }
 

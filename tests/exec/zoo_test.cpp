@@ -86,6 +86,42 @@ TEST(Zoo, CallsOfEveryModelAreKnownToTheCpuAndRealiseTheModelsKernels) {
   }
 }
 
+/// What the model says is made in a batch norm's launch is, where the backend can; nothing is where it
+/// cannot.
+TEST(Zoo, KernelsAreFusedWithNormsAsTheModelSays) {
+  int64_t models_with = 0;
+  for (const ModelEntry& model : list_models()) {
+    const Graph graph = Graph::load(model.name);
+    if (only_simulated(graph)) continue;
+    Launches wanted;
+    const auto marked = [](std::vector<Kernel> kernels, Launches& to) {
+      std::erase_if(kernels, [](const Kernel& k) { return !k.fused; });
+      count(kernels, to);
+    };
+    for (const Lowered& l : graph.lower(2, Precision::fp32)) {
+      for (const auto* list : {&l.forward, &l.backward_data, &l.backward_weights}) marked(*list, wanted);
+    }
+    for (const bool fuses : {true, false}) {
+      Launches got, made;
+      const ExecutionGraph lowered(graph, 2, true, Precision::fp32, {.fuses = fuses});
+      for (uint32_t i = 0; i < graph.layers().size(); ++i) {
+        for (const auto* list : {&lowered.forward(i), &lowered.backward(i)}) {
+          for (const Call& c : *list) {
+            marked(c.kernels, got);
+            std::vector<Kernel> others = c.kernels;
+            std::erase_if(others, [](const Kernel& k) { return k.kind == KernelKind::norm; });
+            if (name(c.function).starts_with("batch-norm")) count(others, made);
+          }
+        }
+      }
+      EXPECT_EQ(got, fuses ? wanted : Launches{}) << model.name;
+      EXPECT_EQ(made, got) << model.name;
+    }
+    models_with += wanted.empty() ? 0 : 1;
+  }
+  EXPECT_GT(models_with, 10);
+}
+
 const std::vector<std::string> kTrained{
     "resnet20-cifar:depth=1",
     "gpt2:layers=2,hidden=32,heads=4,vocabulary=60,sequence=12",

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "helpers.h"
 
 namespace tandem::tests {
@@ -28,6 +30,47 @@ TEST(BatchNorm, WithoutParametersStillNeedsTheSums) {
   EXPECT_TRUE(l.parameters.empty() && l.backward_weights.empty());
   ASSERT_EQ(l.backward_data.size(), 2U);
   EXPECT_EQ(l.backward_data[0].pass, Pass::backward_data);
+}
+
+/// Names of the layers with kernels that are made in a batch norm's launch; "'" behind those whose gradients
+/// are.
+std::vector<std::string> fused_layers(const std::string& layers) {
+  const Graph graph = image_graph(layers);
+  const auto lowered = graph.lower(2, Precision::fp32);
+  const auto any = [](const std::vector<Kernel>& kernels) {
+    return std::any_of(kernels.begin(), kernels.end(), [](const Kernel& k) { return k.fused; });
+  };
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < lowered.size(); ++i) {
+    if (any(lowered[i].forward)) out.push_back(graph.layers()[i].name);
+    if (any(lowered[i].backward_data)) out.push_back(graph.layers()[i].name + "'");
+    EXPECT_FALSE(any(lowered[i].backward_weights));
+  }
+  return out;
+}
+
+TEST(BatchNorm, TakesOnARectifierAndAnAddition) {
+  using testing::ElementsAre, testing::IsEmpty;
+  const std::string conv = R"({"type":"conv","filters":3,"kernel":1,"name":"c"},)",
+                    norm = R"({"type":"batch-norm","name":"n"},)";
+  EXPECT_THAT(fused_layers(conv + norm + R"({"type":"relu","name":"r"})"), ElementsAre("r", "r'"));
+  EXPECT_THAT(fused_layers(conv + norm + R"({"type":"relu6","name":"r"})"), ElementsAre("r", "r'"));
+  EXPECT_THAT(fused_layers(conv + norm + R"({"type":"tanh"})"), IsEmpty());
+  EXPECT_THAT(fused_layers(conv + R"({"type":"layer-norm"},{"type":"relu"})"), IsEmpty());
+  EXPECT_THAT(fused_layers(R"({"type":"batch-norm","affine":false},{"type":"relu","name":"r"})"),
+              ElementsAre("r"))
+      << "of inputs there is no gradient";
+  const std::string add = R"({"type":"add","name":"a","from":["c","n"]},)",
+                    relu = R"({"type":"relu","name":"r"})";
+  EXPECT_THAT(fused_layers(conv + norm + add + relu), ElementsAre("a", "r", "r'"));
+  EXPECT_THAT(fused_layers(conv + norm + add + R"({"type":"tanh"})"), IsEmpty());
+  EXPECT_THAT(fused_layers(conv + norm + R"({"type":"relu","name":"r"},{"type":"add","from":["r","n"]})"),
+              IsEmpty())
+      << "two read the norm";
+  EXPECT_THAT(fused_layers(conv + norm + R"({"type":"conv","filters":3,"kernel":1,"from":"c","name":"d"},)" +
+                           R"({"type":"add","from":["n","d"]},{"type":"relu"})"),
+              IsEmpty())
+      << "the norm is not the later of the two";
 }
 
 TEST(LayerNorm, WorksOnRows) {

@@ -224,7 +224,44 @@ TEST(Machine, OnAGpuProductsLieByTheirSizesAndAlignment) {
   EXPECT_THAT(sim::position(k, {}, true),
               Pointwise(DoubleNear(1e-12), {5.0, 4.0, 1.0, l(50), l(16), l(36), 4.0, 6.0, l(9), 1.0}));
   k.kind = KernelKind::elementwise;
-  EXPECT_EQ(sim::position(k, {}, true), sim::position(k, {})) << "no product";
+  std::vector<double> no_product = sim::position(k, {});
+  no_product.push_back(0);
+  EXPECT_EQ(sim::position(k, {}, true), no_product);
+  k.fused = true;
+  no_product.back() = 8;
+  EXPECT_EQ(sim::position(k, {}, true), no_product);
+  k.fused = false;
+  const auto on_processor = sim::position(k, {});
+  k.fused = true;
+  EXPECT_EQ(sim::position(k, {}), on_processor);
+}
+
+/// On a GPU what is made in a norm's launch costs what such kernels did; where it is not known which were,
+/// and on a processor, what any did.
+TEST(Machine, FusedKernelsCostWhatFusedOnesDid) {
+  Kernel k;
+  k.pass = Pass::forward;
+  k.shape = {1 << 20, 1};
+  k.flops.n = 1 << 20;
+  k.read.n = k.written.n = 4 << 20;
+  Kernel fused = k;
+  fused.fused = true;
+  std::vector<sim::KernelCurve> curves(std::size_t{kKernelKinds} * kPasses);
+  curves[sim::KernelNeighbours::group(k)].per[sim::KernelCurve::byte] = 1e-12;
+  const auto prices = [&](const std::vector<sim::KernelSample>& samples, bool gpu) {
+    const sim::KernelNeighbours n(samples, curves, gpu);
+    return std::pair{n.seconds(k, {}), n.seconds(fused, {})};
+  };
+  const std::vector<sim::KernelSample> unmarked{{k, 8e-6}}, marked{{k, 8e-6}, {fused, 1e-6}};
+  const auto [alone, together] = prices(marked, true);
+  EXPECT_NEAR(alone, 8e-6, 1e-9);
+  EXPECT_NEAR(together, 1e-6, 1e-9);
+  for (const bool gpu : {true, false}) {
+    const auto [plain, taken] = prices(unmarked, gpu);
+    EXPECT_EQ(plain, taken) << gpu;
+  }
+  const auto [plain, taken] = prices(marked, false);
+  EXPECT_EQ(plain, taken);
 }
 
 TEST(Machine, StepsDifferAsRecorded) {
