@@ -19,6 +19,8 @@ namespace {
 
 /// Standard deviation of a normal distribution over the median of its absolute values.
 constexpr double kSigmaOfMedian = 1.4826;
+/// So many of them have nine tenths of its absolute values within.
+constexpr double kSigmas90 = 1.645;
 
 double real(int64_t n) { return static_cast<double>(n); }
 
@@ -374,7 +376,7 @@ LeaveOneOut leave_one_out(const Measurements& m) {
     out.graphs += error / real(static_cast<int64_t>(graphs.size()));
     if (g.distance > 0) by_distance.push_back(error * g.measured / g.distance);
   }
-  out.per_distance = kSigmaOfMedian * median(by_distance);
+  out.per_distance = apart(m) ? quantile(by_distance, 0.9) / kSigmas90 : kSigmaOfMedian * median(by_distance);
   return out;
 }
 
