@@ -207,8 +207,8 @@ struct IterationState {
   float gradient_scale = 1;  ///< on the gradient before it is used: 1 / workers turns a sum into a mean
   int64_t updates = 1;       ///< of these parameters, this one included (Adam's bias correction)
   uint32_t slot = 0;         ///< where an asynchronous device keeps it
-  /// Of the iteration's, from 0: `iteration` is so much more than that of the first. What a slot keeps is of the
-  /// first: all of an iteration's launches see it, and are told this one themselves.
+  /// Of the iteration's, from 0: `iteration` is so much more than that of the first. What a slot keeps is of
+  /// the first: all of an iteration's launches see it, and are told this one themselves.
   uint32_t micro = 0;
 };
 
