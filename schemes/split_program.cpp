@@ -40,6 +40,7 @@ class Hybrid {
     std::unique_ptr<Graph> graph;
     Workload work;
     std::vector<LayerRange> chunks;
+    std::vector<std::pair<uint32_t, uint32_t>> ties;  ///< (layer, whose weight it uses)
     RoleBuilder role;
     std::vector<StageBucket> buckets;
     std::vector<ChunkPassages> passages;  ///< [chunk]
@@ -129,6 +130,9 @@ class Hybrid {
     stage.work = std::move(work);
     stage.chunks = chunks;
     stage.buckets = std::move(buckets);
+    for (uint32_t i = 0; i < stage.graph->layers().size(); ++i) {
+      if (const auto owner = stage.graph->tied_to(i)) stage.ties.push_back({i, *owner});
+    }
     stage.first_forward.resize(chunks.size());
     stage.made = stage.reduced = stage.gathered = std::vector<OpId>(stage.buckets.size());
     for (int32_t c = 0; c < split_.shape.chunks; ++c) write_passages(stage, c);
@@ -368,7 +372,7 @@ class Hybrid {
     for (const uint32_t step : passage.begins)
       stage.role.op({e.first.index + step}).after({e.copied, e.received});
     for (std::size_t i = 0; i < passage.steps.size() && reduces(e.slot); ++i)
-      wait_for_reduction(stage, passage.steps[i], e.slot.chunk, stage.role.op(e.at(static_cast<int32_t>(i))));
+      wait_for_reduction(stage, passage.steps[i], stage.role.op(e.at(static_cast<int32_t>(i))));
     e.done = e.at(passage.done);
     e.first_compute = e.at(passage.first_compute);
     e.last_compute = e.at(passage.last_compute);
@@ -405,7 +409,7 @@ class Hybrid {
       op.after(stage.last_compute);
     else if (!step.of_bucket() && !e.done.valid())
       op.after({e.copied, e.received});
-    wait_for_reduction(stage, step, e.slot.chunk, op);
+    wait_for_reduction(stage, step, op);
     if (gives_result(step, e.slot)) e.done = op;
     if (step.kind != PassageStep::Kind::compute) return;
     if (!e.first_compute.valid()) e.first_compute = op;
@@ -428,14 +432,16 @@ class Hybrid {
     return op;
   }
 
-  /// Gradients of the micro-batch before that are still being reduced are not written over.
-  void wait_for_reduction(const Stage& stage, const PassageStep& step, int32_t chunk, OpHandle op) const {
+  /// Gradients of the micro-batch before that are still being reduced are not written over, those that a
+  /// layer makes of another one's weight included.
+  static void wait_for_reduction(const Stage& stage, const PassageStep& step, OpHandle op) {
     if (step.kind != PassageStep::Kind::compute || step.pass != Pass::backward_weights || step.again) return;
+    const auto holds = [](LayerRange r, uint32_t layer) { return layer >= r.first && layer < r.end(); };
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const LayerRange of = stage.buckets[i].layers;
-      if (stage.buckets[i].chunk == chunk && stage.reduced[i].valid() && of.first < step.layers.end() &&
-          step.layers.first < of.end())
-        op.after(stage.reduced[i]);
+      bool writes = of.first < step.layers.end() && step.layers.first < of.end();
+      for (const auto& [user, owner] : stage.ties) writes |= holds(step.layers, user) && holds(of, owner);
+      if (writes) op.after(stage.reduced[i]);
     }
   }
 

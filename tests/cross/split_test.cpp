@@ -88,6 +88,7 @@ std::vector<Split> splits() {
       {"hybrid:pipeline=2,microbatches=2", 4, 2, Of::text},
       {"hybrid:pipeline=2,microbatches=2,sharding=1,bucket=1KiB", 6, 3, Of::text},
       {"hybrid:pipeline=2,microbatches=3,sharding=2", 4, 2, Of::text},
+      {"hybrid:sharding=2,microbatches=3,bucket=1KiB", 2, 2, Of::text},
       {"hybrid:tensor=2,microbatches=2", 4, 2, Of::text},
       {"hybrid:tensor=2,pipeline=2,microbatches=3", 4, 1, Of::text},
       {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble,sharding=1", 8, 2, Of::text},

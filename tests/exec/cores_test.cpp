@@ -6,8 +6,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
+#include <thread>
 
+#include "exec/device/backend.h"
 #include "exec/run/execute.h"
 
 namespace tandem::tests {
@@ -129,6 +132,35 @@ TEST(Cores, ThreadsOfARunAreWhereTheyBelong) {
   e.backend = &backends_registry().at("null");
   EXPECT_NO_THROW(check_cores(e));
   EXPECT_FALSE(execute(e).report.notes.empty()) << "threads that compute nothing are not bound";
+}
+
+/// Does the thread make numbers below the least normal one?
+bool makes_denormals() {
+  volatile float least = std::numeric_limits<float>::min();
+  return least / 2 != 0;
+}
+
+TEST(CpuSession, LeavesTheThreadThatOpenedItAsItWas) {
+  const auto open = [] { return backends_registry().at("cpu").open({0, Precision::fp32, 1}); };
+  ASSERT_TRUE(makes_denormals());
+  auto first = open(), second = open();
+#ifdef __SSE__
+  EXPECT_FALSE(makes_denormals());
+#endif
+  first.reset();
+#ifdef __SSE__
+  EXPECT_FALSE(makes_denormals()) << "the second goes on";
+#endif
+  second.reset();
+  EXPECT_TRUE(makes_denormals());
+  first = open();
+  std::thread([&] {
+    first.reset();
+    second = open();
+  }).join();
+  second.reset();  // of a thread that has ended
+  open();
+  EXPECT_TRUE(makes_denormals()) << "after one that ended in another thread";
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{"digits-mlp", "delayed-allreduce:delay=2", 2, true},
                     Setting{"transformer-tiny", "allreduce", 1, false},
                     Setting{"transformer-tiny:hidden=16,heads=2,vocabulary=40,sequence=8",
-                            "pipeline:microbatches=4", 2, false}));
+                            "pipeline:microbatches=4", 2, false},
+                    Setting{"transformer-tiny", "hybrid:sharding=2,microbatches=2,bucket=1KiB", 2, false}));
 
 class Alone : public testing::Test {
  protected:

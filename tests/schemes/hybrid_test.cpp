@@ -126,6 +126,35 @@ TEST(Hybrid, ShardingWithinNodesCutsTheAxisThatCrossesThem) {
   refused("hybrid:context=4,sharding=1,sharding-group=node", {8, 4, 2}, "within the axis context of 4");
 }
 
+// A tied output layer makes gradients of the embedding's weight, first in a micro-batch, whose bucket is the
+// last to be scattered.
+TEST(Hybrid, ATiedLayerWaitsForTheScatterOfTheWeightItUses) {
+  const auto head =
+      std::find_if(small_gpt().layers().begin(), small_gpt().layers().end(),
+                   [](const Layer& l) { return l.type != nullptr && l.type->name == "tied-linear"; }) -
+      small_gpt().layers().begin();
+  for (const char* scheme :
+       {"hybrid:sharding=2,microbatches=3,bucket=1KiB", "hybrid:sharding=3,microbatches=3",
+        "hybrid:tensor=2,sharding=2,microbatches=3,bucket=1KiB",
+        "hybrid:sharding=2,microbatches=3,bucket=1KiB,schedule=zero-bubble"}) {
+    const Program p = split(scheme, {4, 1, 4});
+    std::map<int, uint32_t> scattered;  // micro-batch -> the scatter of its last bucket
+    int waits = 0;
+    for (uint32_t i = 0; i < p.roles[0].ops.size(); ++i) {
+      const Op& op = p.roles[0].ops[i];
+      if (op.kind == OpKind::collective && p.collectives[op.what].kind == CollKind::reduce_scatter &&
+          op.payload == Payload::gradients)
+        scattered[op.micro] = i;
+      if (op.kind != OpKind::compute || op.micro == 0) continue;
+      const Task& t = p.tasks[op.what];
+      if (t.pass != Pass::backward_weights || head < t.layer || head >= t.layer + t.layers) continue;
+      EXPECT_TRUE(depends(p, i, scattered.at(op.micro - 1), 0)) << scheme << ": " << i << "\n" << print(p);
+      ++waits;
+    }
+    EXPECT_GE(waits, 2) << scheme;
+  }
+}
+
 // What is gathered together is reduced and cut together (FSDP's units): the repeated blocks, and what lies
 // before and behind them. The next step's gathers wait for the updates.
 TEST(Hybrid, ShardedParametersAreGatheredBlockByBlock) {

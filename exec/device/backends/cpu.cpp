@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #endif
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -39,22 +40,54 @@ const Table& kernels() {
 
 namespace {
 
-/// Denormal numbers are flushed to zero: they cost a hundred times as much and carry nothing here.
-void flush_denormals() {
 #ifdef __SSE__
-  _mm_setcsr(_mm_getcsr() | 0x8040U);
+constexpr unsigned kFlush = 0x8040;  ///< MXCSR: results and operands that are denormal count as zero
+unsigned flushing() { return _mm_getcsr() & kFlush; }
+void set_flushing(unsigned bits) { _mm_setcsr((_mm_getcsr() & ~kFlush) | bits); }
+#else
+constexpr unsigned kFlush = 0;
+unsigned flushing() { return 0; }
+void set_flushing(unsigned) {}
 #endif
-}
+
+/// Denormal numbers are flushed to zero: they cost a hundred times as much and carry nothing here. A thread
+/// that opens sessions is as it was before when the last of them ends in it.
+class Flushing {
+ public:
+  Flushing() {
+    thread_local const auto own = std::make_shared<Opener>();
+    opener_ = own;
+    if (!opener_->flushes) opener_->before = flushing();
+    opener_->flushes = true;
+    ++opener_->sessions;
+    set_flushing(kFlush);
+  }
+  ~Flushing() {
+    if (--opener_->sessions > 0 || opener_->id != std::this_thread::get_id()) return;
+    set_flushing(opener_->before);
+    opener_->flushes = false;
+  }
+  Flushing(const Flushing&) = delete;
+  Flushing& operator=(const Flushing&) = delete;
+
+ private:
+  struct Opener {
+    const std::thread::id id = std::this_thread::get_id();
+    std::atomic<int> sessions{0};  ///< which may end in other threads
+    bool flushes = false;
+    unsigned before = 0;
+  };
+  std::shared_ptr<Opener> opener_;
+};
 
 class CpuDevice : public DeviceSession {
  public:
   explicit CpuDevice(const DeviceOptions& options)
       : threads_(std::max(1, options.threads)), fp16_(half_format(options.precision) == Precision::fp16) {
-    flush_denormals();
     cpu::set_threads(threads_);
   }
 
-  void join() override { flush_denormals(); }
+  void join() override { set_flushing(kFlush); }
 
   float* allocate(int64_t elements) override {
     const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(float) + 4095) / 4096 * 4096;
@@ -105,6 +138,7 @@ class CpuDevice : public DeviceSession {
   }
 
  private:
+  Flushing flushing_;
   int threads_;
   bool fp16_;  ///< the format of 2 bytes, else bf16
   std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
