@@ -130,9 +130,8 @@ class Hybrid {
     stage.work = std::move(work);
     stage.chunks = chunks;
     stage.buckets = std::move(buckets);
-    for (uint32_t i = 0; i < stage.graph->layers().size(); ++i) {
+    for (uint32_t i = 0; i < stage.graph->layers().size(); ++i)
       if (const auto owner = stage.graph->tied_to(i)) stage.ties.push_back({i, *owner});
-    }
     stage.first_forward.resize(chunks.size());
     stage.made = stage.reduced = stage.gathered = std::vector<OpId>(stage.buckets.size());
     for (int32_t c = 0; c < split_.shape.chunks; ++c) write_passages(stage, c);
@@ -432,8 +431,7 @@ class Hybrid {
     return op;
   }
 
-  /// Gradients of the micro-batch before that are still being reduced are not written over, those that a
-  /// layer makes of another one's weight included.
+  /// Gradients that are still being reduced are not written over, nor those of another layer's weight.
   static void wait_for_reduction(const Stage& stage, const PassageStep& step, OpHandle op) {
     if (step.kind != PassageStep::Kind::compute || step.pass != Pass::backward_weights || step.again) return;
     const auto holds = [](LayerRange r, uint32_t layer) { return layer >= r.first && layer < r.end(); };

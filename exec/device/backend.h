@@ -205,7 +205,8 @@ struct Backend {
   /// Empty when usable here, else what is missing.
   std::string (*missing)();
   bool (*supports)(const Call& call, Precision precision);
-  /// Called in the thread that will run the instance's compute lane.
+  /// Called in the thread that will run the instance's compute lane. Where denormal numbers are flushed to
+  /// zero the thread does so until the last session that it opened ends in it.
   std::unique_ptr<DeviceSession> (*open)(const DeviceOptions& options);
   /// What the device is called in topologies' terms: cores, clock, memory; for provenance.
   std::string (*describe)();
