@@ -16,6 +16,7 @@ loses the one under way. A stage is sound when every program ended well and ever
 listed at the end, and the exit code is then 1. --budget ends a call early: what no time was left for says so.
 """
 import argparse
+import concurrent.futures
 import datetime
 import json
 import os
@@ -281,7 +282,6 @@ class Visit:
                                                          "GTEST_SHARD_INDEX": str(i)}) for i in range(SHARDS)]
         out = {"exit": 0, "tests": 0, "passed": 0, "skipped": [], "failed": [], "unfinished": []}
         # Others fill their pipes meanwhile: each is read by a thread of its own.
-        import concurrent.futures
         with concurrent.futures.ThreadPoolExecutor(SHARDS) as pool:
             ends = list(pool.map(lambda child: self.end_of(child, until), children))
         for code, text, errors in ends:
@@ -335,7 +335,6 @@ class Visit:
         return out
 
     def schemes(self):
-        import concurrent.futures
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             results = list(pool.map(lambda case: self.scheme(*case), SCHEMES))
         return {f"{model.split(':')[0]} {scheme} offload {offload}": r for (scheme, model, offload), r in zip(SCHEMES, results)}

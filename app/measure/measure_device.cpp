@@ -63,21 +63,21 @@ void add_launches(DeviceSession& device, float* one, Measurements& m) {
 /// The optimiser's step of a server in the host's memory: what `tandem run` does there.
 void add_host_updates(Measurements& m) {
   const auto host = backends_registry().at("cpu").open({0, Precision::fp32, 1});
-  const auto& all = optimizers();
-  const auto momentum = std::find_if(all.begin(), all.end(), [](const Optimizer& o) { return o.state == 1; });
+  const Optimizer& momentum = optimizer("momentum");
   float* values[3];
   for (float*& v : values) v = host->allocate(kMost);
   for (int64_t n = int64_t{1} << 14; n <= kMost; n *= 8) {
     Call update;
     update.function = Function::update;
     update.pass = Pass::update;
-    update.shape = {n, momentum - all.begin()};
+    update.shape = {n, &momentum - optimizers().data()};
     const uint32_t prepared = host->prepare(update);
     std::vector<double> seconds;
     for (int i = 0; i < 7; ++i)
       seconds.push_back(seconds_of([&] { host->launch(prepared, values, {}, Lane::compute); }));
-    constexpr double kMoved = 5;  // gradient, parameter and momentum are read, the latter two written
-    m.copy.push_back({1, kMoved * 4 * static_cast<double>(n), median(seconds), 0, CopyWay::host_update});
+    const Kernel kernel = update_kernel(momentum, n);
+    const auto moved = static_cast<double>((kernel.read + kernel.written).n);
+    m.copy.push_back({1, moved, median(seconds), 0, CopyWay::host_update});
   }
 }
 

@@ -102,6 +102,9 @@ std::string visits_markdown() {
       }
     }
     out += "\n";
+    for (const auto& [visit, found] : d.at("conformance").members())
+      out += fmt::format("\n- {}: {}", visit, found.as_text());
+    out += "\n";
     if (std::find(profiles.begin(), profiles.end(), name) != profiles.end()) out += kernels_markdown(name);
   }
   return out;

@@ -113,10 +113,6 @@ std::string model_number(const std::string& machine) {
   return "";
 }
 
-}  // namespace
-
-namespace {
-
 /// A product has sizes to divide by.
 void check_shape(const Kernel& k, const Json& shape) {
   const auto needs = [&](const char* whose, std::size_t numbers, std::size_t sizes) {

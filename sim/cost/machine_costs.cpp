@@ -36,12 +36,9 @@ class MachineCosts : public Costs {
   /// Beside GPUs as the host's updates were measured; else as an update of a worker.
   Time host_task(const Task& task, VertexId) override {
     double seconds = 0;
-    for (const Kernel& k : task.kernels) {
-      const auto moved = static_cast<double>((k.read + k.written).n) * static_cast<double>(k.repeat);
-      seconds += machine_->apart()
-                     ? machine_->host_update(moved) * static_cast<double>(input().cluster.devices)
-                     : kernel_time(k).seconds;
-    }
+    for (const Kernel& k : task.kernels)
+      seconds += machine_->apart() ? host_update(k) * static_cast<double>(input().cluster.devices)
+                                   : kernel_time(k).seconds;
     return Time::from_seconds(seconds / input().speeds.server);
   }
 
@@ -101,11 +98,9 @@ class MachineCosts : public Costs {
     if (store.averaging.rule != Averaging::Rule::none) {
       seconds = 2.5 * copied;  // two vectors read and one written, and the copy that the reply takes
     } else if (optimizer.updates()) {
-      double update = machine_->seconds(update_kernel(optimizer, bytes.n / 4), active(), step_);
-      // A host beside GPUs, whose kernels were measured.
-      if (machine_->apart() && !device)
-        update = machine_->host_update(static_cast<double>(bytes.n) *
-                                       (3 + 2 * static_cast<double>(optimizer.state)));
+      const Kernel kernel = update_kernel(optimizer, bytes.n / 4);
+      const double update =
+          machine_->apart() && !device ? host_update(kernel) : machine_->seconds(kernel, active(), step_);
       seconds = (store.batch == 1 ? update : copied * 1.5 + update / store.batch) + copied;
     }
     return scaled(Time::from_seconds(seconds), 1 / input().speeds.server);
@@ -140,6 +135,10 @@ class MachineCosts : public Costs {
 
  private:
   double threads() const { return static_cast<double>(std::max<int64_t>(1, input().job.loading.workers)); }
+  /// Seconds of all launches of an update on a host beside GPUs, whose kernels the others are.
+  double host_update(const Kernel& k) const {
+    return machine_->host_update(static_cast<double>((k.read + k.written).n) * static_cast<double>(k.repeat));
+  }
 
   /// Seconds of a thread for a sample that is read from the page cache, or decoded; 0: not measured.
   double of_sample(const Op& op, const Copy& copy) const {
