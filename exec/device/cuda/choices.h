@@ -11,8 +11,8 @@
 
 namespace tandem::exec::cuda {
 
-/// A way as the library tells it from others: of cuDNN mode and place in its list of proposals (Origin), of
-/// cuBLASLt the eight words of an algorithm.
+/// A way as the library tells it from others: of cuDNN mode and place in its list of proposals (Origin), or 0
+/// for a product in its place; of cuBLASLt the eight words of an algorithm.
 using Way = std::vector<int64_t>;
 
 /// One a process. What was found for a kind of chip holds for all of that kind; in the file that

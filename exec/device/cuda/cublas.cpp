@@ -54,6 +54,10 @@ struct Types {
   bool fast = false;  ///< of fp8: sums of fewer bits (CUBLASLT_MATMUL_DESC_FAST_ACCUM)
 };
 
+cudaDataType_t type_of(Precision stored) {
+  return stored == Precision::bf16 ? CUDA_R_16BF : stored == Precision::fp16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
 std::size_t bytes_of(cudaDataType_t type) {
   return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 1;
 }
@@ -403,7 +407,7 @@ Prepared library_gemm(const Call& call, Libraries& libraries) {
   if (libraries.fp8 && multiplies_fp8(call))
     return multiply_fp8(call, [&](const Call& c) { return gemm_fp8(c, libraries); });
   if (!is_half(precision)) return gemm(call, {}, libraries, prepare_own(call, precision));
-  const cudaDataType_t in = precision == Precision::bf16 ? CUDA_R_16BF : CUDA_R_16F;
+  const cudaDataType_t in = type_of(precision);
   return multiply_half(call, precision, [&](const Call& c) {
     return gemm(c, {in, c.half(0) ? in : CUDA_R_32F}, libraries, fallback_half(c, precision));
   });
@@ -424,8 +428,10 @@ RunProduct library_product(const Product& product, Function function, Libraries&
   };
 }
 
-RunProduct aligned_product(const Product& product, Libraries& libraries, ProductsUsed& used) {
-  const auto matmul = std::make_shared<Matmul>(product, Types{}, false, 16, libraries);
+RunProduct aligned_product(const Product& product, Precision stored, Libraries& libraries,
+                           ProductsUsed& used) {
+  const auto matmul =
+      std::make_shared<Matmul>(product, Types{type_of(stored), type_of(stored)}, false, 16, libraries);
   if (!matmul->usable()) {
     used.refused = true;
     return fallback_product(product);

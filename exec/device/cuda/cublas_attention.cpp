@@ -172,7 +172,7 @@ AttentionPlan plan_of(const Call& call, const std::vector<int64_t>& key, Librari
   if (known == Way{kTiles}) return tiles;
   try {
     ProductsUsed used;
-    make_product() = [&](const Product& p) { return aligned_product(p, libraries, used); };
+    make_product() = [&](const Product& p) { return aligned_product(p, Precision::fp32, libraries, used); };
     const Prepared products = attention_by_products(call);
     make_product() = fallback_product;
     if (used.refused) throw DeviceError("no algorithm for these layouts");

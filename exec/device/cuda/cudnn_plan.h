@@ -32,11 +32,20 @@ struct Plan {
   int64_t engine = -1;    ///< cuDNN's number of it
 };
 
+/// What computes a convolution in place of cuDNN: a product of cuBLASLt's.
+struct ByProduct {
+  Prepared run;
+  std::string engine;
+  int64_t workspace = 0;  ///< bytes
+};
+
 /// Plans made so far, by what they compute: shape, function and types.
 struct PlanCache {
   struct Made {
-    std::optional<Plan> plan;  ///< none: cuDNN has nothing
+    std::optional<Plan> plan;  ///< none: cuDNN has nothing, or a product is faster
     std::string why;           ///< it has not
+    std::optional<ByProduct> product = std::nullopt;
+    bool usable() const { return plan || product; }
   };
   std::map<std::vector<int64_t>, Made> made;
 };

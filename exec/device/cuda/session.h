@@ -70,8 +70,10 @@ struct ProductsUsed {
   int64_t workspace = 0;
   bool refused = false;  ///< some have no algorithm, our own compute them
 };
-/// cublas.cpp: of operands that begin at multiples of 16 bytes. Adds to `used`.
-RunProduct aligned_product(const Product& product, Libraries& libraries, ProductsUsed& used);
+/// cublas.cpp: of operands that begin at multiples of 16 bytes (64, where they are of 2), all stored in this
+/// format. Adds to `used`; what is refused is computed only where operands are of 4 bytes.
+RunProduct aligned_product(const Product& product, Precision stored, Libraries& libraries,
+                           ProductsUsed& used);
 /// cublas_attention.cpp: both passes in 4 bytes; by products between which softmax is ours, or by our own
 /// tiles where these are faster.
 Prepared attention_of_floats(const Call& call, Libraries& libraries);
