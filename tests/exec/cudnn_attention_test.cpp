@@ -3,6 +3,7 @@
 // that it has fused kernels for.
 #include <gtest/gtest.h>
 
+#include "exec/device/cuda/shared_keys.h"
 #include "tests/exec/cudnn_devices.h"
 
 namespace tandem::tests {
@@ -57,7 +58,8 @@ TEST(CudnnAttention, CudnnKnowsTheGraphs) {
     }
     EXPECT_TRUE(usable(attention(Function::attention, true, 64, 4), chip)) << "keys shared by three heads";
     EXPECT_FALSE(usable(attention(Function::attention_backward, true, 64, 4), chip))
-        << "which is why it is not asked for: their gradients would have to be summed";
+        << "which is why it is asked for with copies: their gradients would have to be summed";
+    EXPECT_TRUE(usable(cuda::with_own_keys(attention(Function::attention_backward, true, 64, 4)), chip));
     cudnnBackendDestroyDescriptor(chip);
   }
 }

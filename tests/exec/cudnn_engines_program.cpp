@@ -15,6 +15,7 @@
 #include "base/data.h"
 #include "exec/device/cuda/fused_attention.h"
 #include "exec/device/cuda/mirror.h"
+#include "exec/device/cuda/shared_keys.h"
 #include "exec/lower/execution_graph.h"
 #include "tests/exec/cudnn_devices.h"
 
@@ -89,6 +90,8 @@ struct Questions {
     if (!attention && !conv) return;
     if (conv && exec::ConvShape::unpack({c.shape.begin(), c.shape.end() - 1}).transposed)
       return add(exec::cuda::mirrored(c), precision);
+    if (c.function == Function::attention_backward && exec::cuda::shares_keys(c))
+      return add(exec::cuda::with_own_keys(c), precision);
     std::string key = fmt::format("{} {}", name(c.function), c.half(0) ? "half" : "float");
     for (const int64_t n : c.shape) key += fmt::format(" {}", n);
     calls.emplace(key, c);

@@ -317,11 +317,11 @@ std::pair<bool, bool> fused(int features, const std::string& attention, Precisio
 }
 
 TEST(FusedAttention, IsAskedForWhereItIsTheSame) {
-  const std::pair both{true, true}, forward{true, false}, none{false, false};
+  const std::pair both{true, true}, none{false, false};
   for (const Precision p : {Precision::bf16, Precision::fp16}) {
     EXPECT_EQ(fused(96, R"("heads":2)", p), both);
     EXPECT_EQ(fused(96, R"("heads":2,"causal":true)", p), both);
-    EXPECT_EQ(fused(128, R"("heads":4,"kv_heads":2)", p), forward) << "shared keys";
+    EXPECT_EQ(fused(128, R"("heads":4,"kv_heads":2)", p), both) << "shared keys";
     EXPECT_EQ(fused(72, R"("heads":2)", p), none) << "heads of 12";
     EXPECT_EQ(fused(576, R"("heads":1)", p), none) << "a head of 192";
   }

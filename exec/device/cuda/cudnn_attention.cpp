@@ -9,6 +9,7 @@
 #include "exec/device/cuda/choices.h"
 #include "exec/device/cuda/cudnn_plan.h"
 #include "exec/device/cuda/fused_attention.h"
+#include "exec/device/cuda/shared_keys.h"
 #include "exec/device/cuda/trial.h"
 
 namespace tandem::exec::cuda {
@@ -136,20 +137,23 @@ Prepared library_attention(const Call& call, Libraries& libraries) {
     note_choice(libraries, call, "cuDNN", "", 0, "its fused kernels do not do this shape");
     return prepare_own(call, libraries.precision);
   }
+  const bool backward = call.function == Function::attention_backward, shared = backward && shares_keys(call);
+  const Call asked = shared ? with_own_keys(call) : call;
   std::string why;
-  const std::optional<Sliced> made = plan_for(call, libraries, why);
+  const std::optional<Sliced> made = plan_for(asked, libraries, why);
   note_choice(libraries, call, "cuDNN", made ? fmt::format("engine {}", made->plan.engine) : "",
               made ? made->plan.workspace : 0, made ? "" : why);
   if (!made) return prepare_own(call, libraries.precision);
   grow_workspace(libraries, static_cast<std::size_t>(made->plan.workspace));
-  const AttentionShape a(call);
-  const bool backward = call.function == Function::attention_backward;
+  const AttentionShape a(asked);
   const auto values = std::make_shared<Values>(Values{a.scale});
-  return {[=, plan = made->plan, samples = made->samples, &libraries](const Launch& l) {
-            for (int64_t b = 0; b < a.batch; b += samples)
-              check(run_plan(plan, libraries, tensors_from(a, backward, b, *values, l)), "compute attention");
-          },
-          backward ? made->samples * a.heads * a.query : 0};
+  const Prepared fused{[=, plan = made->plan, samples = made->samples, &libraries](const Launch& l) {
+                         for (int64_t b = 0; b < a.batch; b += samples)
+                           check(run_plan(plan, libraries, tensors_from(a, backward, b, *values, l)),
+                                 "compute attention");
+                       },
+                       backward ? made->samples * a.heads * a.query : 0};
+  return shared ? by_own_keys(call, asked, fused, libraries.precision) : fused;
 }
 
 }  // namespace tandem::exec::cuda

@@ -8,8 +8,9 @@ namespace tandem::exec::cuda {
 
 /// What cuDNN's fused attention takes (its support matrix for bf16 and fp16, version 9): everything but the
 /// log sums in 2 bytes; heads of a multiple of 8 elements, at most 128; rows and heads that begin at
-/// multiples of 16 bytes. Of our causal masks only the square one is the same there; of the backward pass
-/// only that without shared keys is asked for. cuDNN may still refuse: chips before 8.0, more workspace.
+/// multiples of 16 bytes. Of our causal masks only the square one is the same there. The backward pass of keys
+/// that several heads share is asked for with copies of them (shared_keys.h): else cuDNN has only what depends
+/// on timing. It may still refuse: chips before 8.0, more workspace.
 inline bool fuses(const Call& call, Precision precision) {
   const bool backward = call.function == Function::attention_backward;
   if (!is_half(precision) || (call.function != Function::attention && !backward)) return false;
@@ -22,7 +23,7 @@ inline bool fuses(const Call& call, Precision precision) {
     if (n % 8 != 0) return false;
   }
   if (a.size > 128 || !a.whole() || (a.causal && a.query != a.key)) return false;
-  return backward ? a.heads == a.kv_heads : a.heads % a.kv_heads == 0;
+  return a.heads % a.kv_heads == 0;
 }
 
 }  // namespace tandem::exec::cuda
