@@ -159,6 +159,8 @@ TEST(ConformanceOfSizes, TilesAndTheirEdges) {
       {"attention", R"({"s": [70, 63]})",
        R"({"type":"linear","features":63,"name":"f"},{"type":"attention","heads":1})"},
       {"attention", R"({"s": [9, 88]})", R"({"type":"attention","heads":2,"kv_heads":1,"causal":true})"},
+      {"attention", R"({"s": [40, 32]})",
+       R"({"type":"linear","features":128,"name":"f"},{"type":"attention","heads":4,"kv_heads":2,"causal":true})"},
       {"attention", R"({"s": [19, 96]})",
        R"({"type":"linear","features":80,"name":"f"},{"type":"linear","features":408,"name":"g"},{"type":"layer-norm"},{"type":"attention","heads":1,"causal":true})"},
       {"attention", R"({"s": [6, 96]})",
@@ -177,6 +179,9 @@ TEST(ConformanceOfSizes, TilesAndTheirEdges) {
       {"conv", R"({"image": [4, 15, 13]})",
        R"({"type":"conv","filters":32,"kernel":3,"pad":1,"stride":2},{"type":"max-pool","kernel":3,"stride":2,"pad":1},
            {"type":"conv","filters":8,"kernel":5,"pad":2,"groups":4},{"type":"global-pool"})"},
+      {"conv", R"({"image": [16, 28, 26]})",
+       R"({"type":"conv","filters":64,"kernel":1},{"type":"relu"},{"type":"conv","filters":48,"kernel":1,"stride":2},
+           {"type":"conv-transpose","filters":16,"kernel":1,"stride":2},{"type":"global-pool"})"},
       {"lstm", R"({"s": [7, 33]})", R"({"type":"lstm","hidden":70})"},
       {"embedding", R"({"tokens": [300]})", R"({"type":"embedding","vocabulary":4,"width":40})"},
   };
