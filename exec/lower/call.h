@@ -87,10 +87,15 @@ enum class Function : uint8_t {
   row_norm_backward,  ///< {dx, x, dy, statistics[, scale]}; shape as row_norm
   lrn,                ///< {y, x, denominator}; shape {rows, channels, window}; scalars {k, alpha, beta}
   lrn_backward,       ///< {dx, x, y, dy, denominator}
-  attention,  ///< {out, q, k, v, log sums}; shape {batch, heads, kv heads, query, key, head size, causal, row
-              ///< of q, row of k and v, offsets of q, k, v[, queries in a sample of q, keys in one of k and
-              ///< v, queries in one of out, first of these]}; rows and offsets in elements
-  attention_backward,  ///< {dq, dk, dv, q, k, v, out, dout, log sums}; shape as attention
+  attention,  ///< {out, q, k, v, log sums[, bias[buckets, heads]]}; shape {batch, heads, kv heads, query,
+              ///< key, head size, causal, row of q, row of k and v, offsets of q, k, v[, queries in a sample
+              ///< of q, keys in one of k and v, queries in one of out, first of these[, window, buckets]]};
+              ///< rows and offsets in elements
+  attention_backward,       ///< {dq, dk, dv, q, k, v, out, dout, log sums[, bias]}; shape as attention
+  attention_bias_backward,  ///< {dbias, q, k, v, out, dout, log sums, bias}; shape as attention
+  attention_sinks,  ///< {out, log sums, sinks}: a score of each head takes part in the softmax, with no
+                    ///< value; shape {batch, heads, query, head size}
+  attention_sinks_backward,  ///< {dsinks, sinks, log sums, out, dout}; shape as attention_sinks
   attention_merge,  ///< {out, log sums, block, log sums of block}: attention to more keys joins that so far;
                     ///< shape {batch, heads, query, head size, queries of out, first of them in block}
   rotary,     ///< {y, x}; shape {batch, time, vectors, head size, row, offset, 1 to turn back[, rows of a

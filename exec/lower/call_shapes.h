@@ -107,6 +107,8 @@ struct AttentionShape {
   /// Rows of a sample as they lie, of which these queries and keys may be some; in the output from `first`
   /// on.
   int64_t q_rows = 0, kv_rows = 0, out_rows = 0, first = 0;
+  int64_t window = 0;   ///< keys that a query of a causal attention sees at most; 0: all
+  int64_t buckets = 0;  ///< of distances, for which each head has learned scores; 0: none (DistanceBuckets)
   float scale;
   bool causal;
 
@@ -117,7 +119,8 @@ struct AttentionShape {
     for (int64_t* v : {&q_row, &kv_row, &q_offset, &k_offset, &v_offset}) *v = *at++;
     q_rows = out_rows = query;
     kv_rows = key;
-    for (int64_t* v : {&q_rows, &kv_rows, &out_rows, &first}) *v = at == c.shape.end() ? *v : *at++;
+    for (int64_t* v : {&q_rows, &kv_rows, &out_rows, &first, &window, &buckets})
+      *v = at == c.shape.end() ? *v : *at++;
     scale = 1 / std::sqrt(static_cast<float>(size));
   }
   constexpr int64_t out_row() const { return heads * size; }
@@ -129,11 +132,63 @@ struct AttentionShape {
   /// Of the log sums.
   constexpr int64_t row(int64_t b, int64_t h) const { return (b * heads + h) * out_rows + first; }
   constexpr bool whole() const { return q_rows == query && kv_rows == key && out_rows == query; }
-  /// Keys that query `i` sees: the last query sees all.
+  /// Of query `i` among the keys.
+  constexpr int64_t position(int64_t i) const { return i + (causal && key > query ? key - query : 0); }
+  /// Keys that query `i` sees end there: the last query sees all. They begin at unseen().
   constexpr int64_t seen(int64_t i) const {
     if (!causal) return key;
-    const int64_t n = i + 1 + (key > query ? key - query : 0);
+    const int64_t n = position(i) + 1;
     return n < key ? n : key;
+  }
+  constexpr int64_t unseen(int64_t i) const {
+    const int64_t n = position(i) + 1 - window;
+    return window == 0 || n < 0 ? 0 : n < key ? n : key;
+  }
+};
+
+/// Which of a head's learned scores a pair of query and key gets, by their distance (Raffel et al. 2020, T5,
+/// section 2.1 and `_relative_position_bucket` of its code): half of the buckets are for one distance each,
+/// the others for ranges that grow up to 128, the last for all beyond. Where queries see what comes after
+/// them, half of all buckets are for that.
+struct DistanceBuckets {
+  static constexpr int64_t kFurthest = 128, kMost = 256;
+  uint8_t of[kFurthest + 1] = {};
+  int64_t one_way = 0;
+  bool both = false;
+
+  DistanceBuckets() = default;
+  explicit DistanceBuckets(const AttentionShape& a)
+      : one_way(a.causal ? a.buckets : a.buckets / 2), both(!a.causal) {
+    const int64_t exact = one_way / 2;
+    for (int64_t n = 0; n <= kFurthest; ++n) {
+      int64_t bucket = n;
+      if (n > exact && exact > 0) {
+        const auto times = [&](int64_t of_exact) {
+          return std::log(static_cast<double>(of_exact) / static_cast<double>(exact));
+        };
+        bucket =
+            exact + static_cast<int64_t>(times(n) / times(kFurthest) * static_cast<double>(one_way - exact));
+      }
+      of[n] = static_cast<uint8_t>(bucket < one_way ? bucket : one_way - 1);
+    }
+  }
+  constexpr int64_t bucket(int64_t query, int64_t key) const {
+    const bool after = key > query;
+    const int64_t apart = after ? (both ? key - query : 0) : query - key;
+    return (both && after ? one_way : 0) + of[apart < kFurthest ? apart : kFurthest];
+  }
+};
+
+/// attention_sinks and its backward pass, of an output of rows {heads, size}.
+struct SinksShape {
+  int64_t batch, heads, query, size;
+  explicit SinksShape(const Call& c)
+      : batch(c.shape[0]), heads(c.shape[1]), query(c.shape[2]), size(c.shape[3]) {}
+  constexpr int64_t rows() const { return batch * heads * query; }
+  constexpr int64_t head(int64_t row) const { return row / query % heads; }
+  /// Where row r, counted as log sums are, begins in the output.
+  constexpr int64_t out(int64_t r) const {
+    return ((r / query / heads * query + r % query) * heads + head(r)) * size;
   }
 };
 

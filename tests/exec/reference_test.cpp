@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "exec/lower/call_shapes.h"
 #include "tests/exec/layer_run.h"
 
 namespace tandem::tests {
@@ -169,7 +170,27 @@ TEST(Reference, LocalResponseNormalisation) {
 struct AttentionCase {
   int64_t heads, kv_heads, size, query, key;
   bool causal, rotary;
+  int64_t window = 0;
+  Values sinks = {}, bias = {};  ///< of each head; {bucket, head}
+  int64_t buckets = 0;
 };
+
+/// _relative_position_bucket of T5's code.
+int64_t bucket_of(int64_t query, int64_t key, bool causal, int64_t buckets) {
+  int64_t apart = query - key, first = 0;
+  if (causal) {
+    apart = std::max<int64_t>(apart, 0);
+  } else {
+    buckets /= 2;
+    first = apart < 0 ? buckets : 0;
+    apart = std::abs(apart);
+  }
+  const int64_t exact = buckets / 2;
+  if (apart < exact) return first + apart;
+  const double steps = std::log(static_cast<double>(apart) / static_cast<double>(exact)) /
+                       std::log(128.0 / static_cast<double>(exact)) * static_cast<double>(buckets - exact);
+  return first + std::min(buckets - 1, exact + static_cast<int64_t>(steps));
+}
 
 /// Vector `head` of row `t` of a tensor {time, width}, turned by its position where asked.
 Values head_of(const Values& x, int64_t row, int64_t width, int64_t offset, int64_t size, int64_t t,
@@ -200,17 +221,20 @@ Values attention(const AttentionCase& c, int64_t batch, const std::vector<Values
         const int64_t kv = h / (c.heads / c.kv_heads);
         const Values q = head_of(in[0], b * c.query + t, wq, h * c.size, c.size, t, c.rotary);
         Values y(static_cast<std::size_t>(c.size), 0.0);
-        double sum = 0;
+        double sum = c.sinks.empty() ? 0 : std::exp(c.sinks[static_cast<std::size_t>(h)]);
         for (int64_t s = 0; s < c.key; ++s) {
-          if (c.causal && s > t) continue;
+          if (c.causal && (s > t || (c.window > 0 && s + c.window <= t))) continue;
           const int64_t row = b * c.key + s;
           const Values k = head_of(in[packed ? 0 : 1], row, wk, (packed ? c.heads * c.size : 0) + kv * c.size,
                                    c.size, s, c.rotary);
           const Values v =
               head_of(in[packed ? 0 : 2], row, wk,
                       (packed ? (c.heads + c.kv_heads) * c.size : 0) + kv * c.size, c.size, s, false);
-          const double weight = std::exp(std::inner_product(q.begin(), q.end(), k.begin(), 0.0) /
-                                         std::sqrt(static_cast<double>(c.size)));
+          double score =
+              std::inner_product(q.begin(), q.end(), k.begin(), 0.0) / std::sqrt(static_cast<double>(c.size));
+          if (c.buckets > 0)
+            score += c.bias[static_cast<std::size_t>(bucket_of(t, s, c.causal, c.buckets) * c.heads + h)];
+          const double weight = std::exp(score);
           sum += weight;
           for (std::size_t i = 0; i < y.size(); ++i) y[i] += weight * v[i];
         }
@@ -240,6 +264,49 @@ TEST(Reference, Attention) {
     const Values expected = attention(c, 3, {packed.input()});
     expect_near(packed.run(), expected, 3e-6, layer);
   }
+}
+
+/// GPT-OSS' windows and sinks, T5's scores of distances.
+TEST(Reference, AttentionWithLearnedScoresAndWindows) {
+  for (AttentionCase c : {AttentionCase{4, 2, 6, 9, 9, true, true, 3},
+                          {2, 2, 4, 12, 12, true, false, 1},
+                          {2, 2, 4, 6, 6, true, false, 40},
+                          {2, 1, 4, 150, 150, true, false, 70, {}, {}, 32},
+                          {2, 2, 4, 150, 140, false, false, 0, {}, {}, 12}}) {
+    for (const bool sinks : {true, false}) {
+      const std::string layer = R"({"type": "attention", "heads": )" + std::to_string(c.heads) +
+                                R"(, "kv_heads": )" + std::to_string(c.kv_heads) +
+                                (c.causal ? R"(, "causal": true)" : "") +
+                                (c.rotary ? R"(, "rotary": true)" : "") +
+                                (c.window > 0 ? R"(, "window": )" + std::to_string(c.window) : "") +
+                                (sinks ? R"(, "sinks": true)" : "") +
+                                (c.buckets > 0 ? R"(, "bias_buckets": )" + std::to_string(c.buckets) : "") +
+                                R"(, "from": ["a", "b", "c"]})";
+      const Shape q{c.query, c.heads * c.size}, k{c.key, c.kv_heads * c.size};
+      LayerRun run({q, k, k}, layer, 2);
+      run.change_input([](float x) { return 3 * x; });
+      c.sinks = sinks ? run.parameter("sinks") : Values{};
+      if (c.buckets > 0) c.bias = run.parameter("bias");
+      expect_near(run.run(), attention(c, 2, {run.input(0), run.input(1), run.input(2)}), 3e-6, layer);
+    }
+  }
+}
+
+/// The first distance of each of the 16 buckets that T5 has for what comes before.
+TEST(Reference, DistancesOfT5) {
+  Call call;
+  call.shape = {1, 1, 1, 500, 500, 64, 0, 64, 64, 0, 0, 0, 500, 500, 500, 0, 0, 32};
+  const exec::DistanceBuckets buckets{exec::AttentionShape(call)};
+  const std::vector<int64_t> begins{0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91};
+  for (int64_t bucket = 0; bucket < 16; ++bucket) {
+    const int64_t apart = begins[static_cast<std::size_t>(bucket)];
+    EXPECT_EQ(buckets.bucket(499, 499 - apart), bucket);
+    if (bucket > 0) {
+      EXPECT_EQ(buckets.bucket(499, 499 - apart + 1), bucket - 1);
+      EXPECT_EQ(buckets.bucket(0, apart), 16 + bucket) << "what comes after";
+    }
+  }
+  EXPECT_EQ(buckets.bucket(499, 0), 15);
 }
 
 /// DeepSeek-V2, equations 41 to 47: a head's key is its own part and behind that the part that turns, which

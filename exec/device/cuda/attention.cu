@@ -26,6 +26,18 @@ struct Place {
   }
 };
 
+/// Learned scores of distances, {bucket, head}; without a table there are none.
+struct Bias {
+  const float* table = nullptr;
+  DistanceBuckets buckets;
+  Bias(const AttentionShape& a, const float* scores) : table(a.buckets > 0 ? scores : nullptr) {
+    if (table != nullptr) buckets = DistanceBuckets(a);
+  }
+  __device__ float of(const AttentionShape& a, int64_t h, int64_t i, int64_t j) const {
+    return table == nullptr ? 0 : table[buckets.bucket(a.position(i), j) * a.heads + h];
+  }
+};
+
 /// Rows of a head in shared memory, padded so that rows begin in different banks.
 template <int D>
 constexpr int kPitch = D + 4;
@@ -108,7 +120,8 @@ __device__ float row_sum(float v) {
 /// Grid: (tiles of queries of every sample, heads).
 template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kSide* kSide)
-    attention_kernel(AttentionShape a, T* out, const T* q, const T* k, const T* v, float* log_sums) {
+    attention_kernel(AttentionShape a, Bias bias, T* out, const T* q, const T* k, const T* v,
+                     float* log_sums) {
   __shared__ __align__(16) float queries[R][kPitch<D>];
   __shared__ __align__(16) float keys[K][kPitch<D>];  // then the values
   __shared__ float p[R][K + 1];
@@ -123,24 +136,27 @@ __global__ void __launch_bounds__(kSide* kSide)
   }
   load_tile<D, R>(queries, q + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, a.scale);
   const int64_t end = a.seen(first + rows - 1);
-  for (int64_t begin = 0; begin < end; begin += K) {
+  for (int64_t begin = a.unseen(first) / K * K; begin < end; begin += K) {
     __syncthreads();
     load_tile<D, K>(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
     __syncthreads();
     float s[R / kSide][K / kSide];
     dots<D, R, K>(queries, keys, s);
     for (int i = 0; i < R / kSide; ++i) {
-      const int64_t n = a.seen(first + y + i * kSide) - begin;
+      const int64_t query = first + y + i * kSide, n = a.seen(query) - begin, from = a.unseen(query) - begin;
+      const auto sees = [&](int j) { return x + j * kSide >= from && x + j * kSide < n; };
       float most = top[i];
       for (int j = 0; j < K / kSide; ++j) {
-        if (x + j * kSide < n) most = fmaxf(most, s[i][j]);
+        if (!sees(j)) continue;
+        s[i][j] += bias.of(a, h, query, begin + x + j * kSide);
+        most = fmaxf(most, s[i][j]);
       }
       most = row_max(most);
       const float correction = expf(top[i] - most);
       top[i] = most;
       float part = 0;
       for (int j = 0; j < K / kSide; ++j) {
-        const float e = x + j * kSide < n ? expf(s[i][j] - most) : 0;
+        const float e = sees(j) ? expf(s[i][j] - most) : 0;
         p[y + i * kSide][x + j * kSide] = e;
         part += e;
       }
@@ -175,18 +191,19 @@ __global__ void inner_kernel(AttentionShape a, int64_t count, float* inner, cons
 
 /// Of a tile of scores s and of dout v^T: probabilities and the gradient of the scores.
 template <int R, int K>
-__device__ void score_gradients(const AttentionShape& a, int64_t b, int64_t h, int64_t first, int64_t begin,
-                                const float* log_sums, const float* inner, float (&s)[R / kSide][K / kSide],
-                                float (&d)[R / kSide][K / kSide]) {
+__device__ void score_gradients(const AttentionShape& a, const Bias& bias, int64_t b, int64_t h,
+                                int64_t first, int64_t begin, const float* log_sums, const float* inner,
+                                float (&s)[R / kSide][K / kSide], float (&d)[R / kSide][K / kSide]) {
   const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
   for (int i = 0; i < R / kSide; ++i) {
     const int64_t query = first + y + i * kSide;
     const bool valid = query < a.query;
-    const int64_t n = valid ? a.seen(query) - begin : 0;
+    const int64_t n = valid ? a.seen(query) - begin : 0, from = a.unseen(query) - begin;
     const float log_sum = valid ? log_sums[a.row(b, h) + query] : 0,
                 in = valid ? inner[a.row(b, h) + query] : 0;
     for (int j = 0; j < K / kSide; ++j) {
-      s[i][j] = x + j * kSide < n ? expf(s[i][j] - log_sum) : 0;
+      const int64_t key = x + j * kSide;
+      s[i][j] = key >= from && key < n ? expf(s[i][j] + bias.of(a, h, query, begin + key) - log_sum) : 0;
       d[i][j] = s[i][j] * (d[i][j] - in);
     }
   }
@@ -195,7 +212,7 @@ __device__ void score_gradients(const AttentionShape& a, int64_t b, int64_t h, i
 /// dq = scale dS k. Grid as forward.
 template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kSide* kSide)
-    attention_dq_kernel(AttentionShape a, T* dq, const T* q, const T* k, const T* v, const T* dout,
+    attention_dq_kernel(AttentionShape a, Bias bias, T* dq, const T* q, const T* k, const T* v, const T* dout,
                         const float* log_sums, const float* inner) {
   __shared__ __align__(16) float queries[R][kPitch<D>];
   __shared__ __align__(16) float douts[R][kPitch<D>];
@@ -209,7 +226,7 @@ __global__ void __launch_bounds__(kSide* kSide)
   load_tile<D, R>(queries, q + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, a.scale);
   load_tile<D, R>(douts, dout + a.out(b, h) + first * a.out_row(), a.out_row(), rows, a.size, 1);
   const int64_t end = a.seen(first + rows - 1);
-  for (int64_t begin = 0; begin < end; begin += K) {
+  for (int64_t begin = a.unseen(first) / K * K; begin < end; begin += K) {
     float s[R / kSide][K / kSide], d[R / kSide][K / kSide];
     __syncthreads();
     load_tile<D, K>(keys, v + a.v(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
@@ -219,7 +236,7 @@ __global__ void __launch_bounds__(kSide* kSide)
     load_tile<D, K>(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
     __syncthreads();
     dots<D, R, K>(queries, keys, s);
-    score_gradients<R, K>(a, b, h, first, begin, log_sums, inner, s, d);
+    score_gradients<R, K>(a, bias, b, h, first, begin, log_sums, inner, s, d);
     for (int i = 0; i < R / kSide; ++i) {
       for (int j = 0; j < K / kSide; ++j) ds[y + i * kSide][x + j * kSide] = a.scale * d[i][j];
     }
@@ -232,8 +249,8 @@ __global__ void __launch_bounds__(kSide* kSide)
 /// dv = P^T dout, dk = dS^T q, summed over the heads that share them. Grid: (tiles of keys, kv heads, batch).
 template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kSide* kSide)
-    attention_dkv_kernel(AttentionShape a, T* dk, T* dv, const T* q, const T* k, const T* v, const T* dout,
-                         const float* log_sums, const float* inner) {
+    attention_dkv_kernel(AttentionShape a, Bias bias, T* dk, T* dv, const T* q, const T* k, const T* v,
+                         const T* dout, const float* log_sums, const float* inner) {
   __shared__ __align__(16) float keys[K][kPitch<D>];
   __shared__ __align__(16) float values[K][kPitch<D>];
   __shared__ __align__(16) float rows[R][kPitch<D>];  // queries, then dout
@@ -248,7 +265,8 @@ __global__ void __launch_bounds__(kSide* kSide)
   for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
     for (int64_t first = 0; first < a.query; first += R) {
       const int64_t queries = a.query - first < R ? a.query - first : R;
-      if (a.seen(first + queries - 1) <= begin) continue;  // none of them sees these keys
+      if (a.seen(first + queries - 1) <= begin) continue;  // none of them sees these keys, or does any more
+      if (a.unseen(first) >= begin + valid) break;
       float s[R / kSide][K / kSide], d[R / kSide][K / kSide];
       __syncthreads();
       load_tile<D, R>(rows, q + a.q(b, h) + first * a.q_row, a.q_row, queries, a.size, a.scale);
@@ -258,7 +276,7 @@ __global__ void __launch_bounds__(kSide* kSide)
       load_tile<D, R>(rows, dout + a.out(b, h) + first * a.out_row(), a.out_row(), queries, a.size, 1);
       __syncthreads();
       dots<D, R, K>(rows, values, d);
-      score_gradients<R, K>(a, b, h, first, begin, log_sums, inner, s, d);
+      score_gradients<R, K>(a, bias, b, h, first, begin, log_sums, inner, s, d);
       for (int i = 0; i < R / kSide; ++i) {
         for (int j = 0; j < K / kSide; ++j) weights[x + j * kSide][y + i * kSide] = s[i][j];
       }
@@ -279,23 +297,25 @@ __global__ void __launch_bounds__(kSide* kSide)
 }
 
 // ---- any head size: a warp a row, accumulating in place ----
-__device__ float warp_dot(const float* a, const float* b, int64_t n) {
+template <typename T>
+__device__ float warp_dot(const T* a, const T* b, int64_t n) {
   float dot = 0;
-  for (int64_t d = threadIdx.x; d < n; d += kWarp) dot += a[d] * b[d];
+  for (int64_t d = threadIdx.x; d < n; d += kWarp) dot += load(a + d) * load(b + d);
   for (int d = kWarp / 2; d > 0; d /= 2) dot += __shfl_xor_sync(0xffffffffU, dot, d);
   return dot;
 }
 
-__global__ void plain_kernel(AttentionShape a, float* out, const float* q, const float* k, const float* v,
-                             float* log_sums) {
+__global__ void plain_kernel(AttentionShape a, Bias bias, float* out, const float* q, const float* k,
+                             const float* v, float* log_sums) {
   const Place place(a.batch);
   const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
   const float* mine = q + a.q(b, h) + i * a.q_row;
   float* to = out + a.out(b, h) + i * a.out_row();
   float top = kLowest, sum = 0;
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = 0;
-  for (int64_t j = 0; j < a.seen(i); ++j) {
-    const float s = a.scale * warp_dot(mine, k + a.k(b, kv) + j * a.kv_row, a.size), most = fmaxf(top, s);
+  for (int64_t j = a.unseen(i); j < a.seen(i); ++j) {
+    const float s = a.scale * warp_dot(mine, k + a.k(b, kv) + j * a.kv_row, a.size) + bias.of(a, h, i, j),
+                most = fmaxf(top, s);
     const float correction = expf(top - most), e = expf(s - most);
     const float* value = v + a.v(b, kv) + j * a.kv_row;
     for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = to[d] * correction + e * value[d];
@@ -306,23 +326,24 @@ __global__ void plain_kernel(AttentionShape a, float* out, const float* q, const
   if (threadIdx.x == 0) log_sums[a.row(b, h) + i] = top + logf(sum);
 }
 
-__global__ void plain_dq_kernel(AttentionShape a, float* dq, const float* q, const float* k, const float* v,
-                                const float* dout, const float* log_sums, const float* inner) {
+__global__ void plain_dq_kernel(AttentionShape a, Bias bias, float* dq, const float* q, const float* k,
+                                const float* v, const float* dout, const float* log_sums,
+                                const float* inner) {
   const Place place(a.batch);
   const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
   float* to = dq + a.q(b, h) + i * a.q_row;
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = 0;
-  for (int64_t j = 0; j < a.seen(i); ++j) {
+  for (int64_t j = a.unseen(i); j < a.seen(i); ++j) {
     const float* key = k + a.k(b, kv) + j * a.kv_row;
-    const float s = a.scale * warp_dot(q + a.q(b, h) + i * a.q_row, key, a.size);
+    const float s = a.scale * warp_dot(q + a.q(b, h) + i * a.q_row, key, a.size) + bias.of(a, h, i, j);
     const float dp = warp_dot(dout + a.out(b, h) + i * a.out_row(), v + a.v(b, kv) + j * a.kv_row, a.size);
     const float ds = a.scale * expf(s - log_sums[a.row(b, h) + i]) * (dp - inner[a.row(b, h) + i]);
     for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] += ds * key[d];
   }
 }
 
-__global__ void plain_dkv_kernel(AttentionShape a, float* dk, float* dv, const float* q, const float* k,
-                                 const float* v, const float* dout, const float* log_sums,
+__global__ void plain_dkv_kernel(AttentionShape a, Bias bias, float* dk, float* dv, const float* q,
+                                 const float* k, const float* v, const float* dout, const float* log_sums,
                                  const float* inner) {
   const Place place(a.batch);
   const int64_t j = place.tile, kv = blockIdx.y, b = place.sample, group = a.heads / a.kv_heads;
@@ -330,9 +351,9 @@ __global__ void plain_dkv_kernel(AttentionShape a, float* dk, float* dv, const f
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to_k[d] = to_v[d] = 0;
   for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
     for (int64_t i = 0; i < a.query; ++i) {
-      if (a.seen(i) <= j) continue;
+      if (a.seen(i) <= j || a.unseen(i) > j) continue;
       const float *query = q + a.q(b, h) + i * a.q_row, *d_out = dout + a.out(b, h) + i * a.out_row();
-      const float s = a.scale * warp_dot(query, k + a.k(b, kv) + j * a.kv_row, a.size);
+      const float s = a.scale * warp_dot(query, k + a.k(b, kv) + j * a.kv_row, a.size) + bias.of(a, h, i, j);
       const float dp = warp_dot(d_out, v + a.v(b, kv) + j * a.kv_row, a.size);
       const float p = expf(s - log_sums[a.row(b, h) + i]), ds = a.scale * p * (dp - inner[a.row(b, h) + i]);
       for (int64_t d = threadIdx.x; d < a.size; d += kWarp) {
@@ -341,6 +362,31 @@ __global__ void plain_dkv_kernel(AttentionShape a, float* dk, float* dv, const f
       }
     }
   }
+}
+
+/// The gradients of all scores of a query and head, added up by bucket: {batch x query, bucket, head}. A warp
+/// each.
+template <typename T>
+__global__ void bias_kernel(AttentionShape a, Bias bias, float* sums, const T* q, const T* k, const T* v,
+                            const T* dout, const float* log_sums, const float* inner) {
+  const Place place(a.batch);
+  const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
+  float* mine = sums + (b * a.query + i) * a.buckets * a.heads + h;
+  for (int64_t n = threadIdx.x; n < a.buckets; n += kWarp) mine[n * a.heads] = 0;
+  __syncthreads();
+  for (int64_t j = a.unseen(i); j < a.seen(i); ++j) {
+    const float s = a.scale * warp_dot(q + a.q(b, h) + i * a.q_row, k + a.k(b, kv) + j * a.kv_row, a.size) +
+                    bias.of(a, h, i, j);
+    const float dp = warp_dot(dout + a.out(b, h) + i * a.out_row(), v + a.v(b, kv) + j * a.kv_row, a.size);
+    if (threadIdx.x == 0)
+      mine[bias.buckets.bucket(a.position(i), j) * a.heads] +=
+          expf(s - log_sums[a.row(b, h) + i]) * (dp - inner[a.row(b, h) + i]);
+  }
+}
+
+/// The last operand, where there is one.
+Bias bias_of(const AttentionShape& a, const Launch& l, std::size_t operand) {
+  return {a, a.buckets > 0 ? l.operands[operand] : nullptr};
 }
 
 /// Place's.
@@ -352,8 +398,8 @@ template <int D, int R, int K, typename T>
 Prepared forward(const AttentionShape& a) {
   return {[=](const Launch& l) {
     launch(attention_kernel<D, R, K, T>, grid((a.query + R - 1) / R, a.heads, a.batch), kSide * kSide,
-           l.stream, a, operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), operand<T>(l, 3),
-           l.operands[4]);
+           l.stream, a, bias_of(a, l, 5), operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2),
+           operand<T>(l, 3), l.operands[4]);
   }};
 }
 
@@ -371,10 +417,12 @@ Prepared backward(const AttentionShape& a) {
             T* k = operand<T>(l, 4);
             T* v = operand<T>(l, 5);
             T* dout = operand<T>(l, 7);
+            const Bias bias = bias_of(a, l, 9);
             launch(attention_dq_kernel<D, R, K, T>, grid((a.query + R - 1) / R, a.heads, a.batch),
-                   kSide * kSide, l.stream, a, operand<T>(l, 0), q, k, v, dout, l.operands[8], l.scratch);
+                   kSide * kSide, l.stream, a, bias, operand<T>(l, 0), q, k, v, dout, l.operands[8],
+                   l.scratch);
             launch(attention_dkv_kernel<D, R, K, T>, grid((a.key + K - 1) / K, a.kv_heads, a.batch),
-                   kSide * kSide, l.stream, a, operand<T>(l, 1), operand<T>(l, 2), q, k, v, dout,
+                   kSide * kSide, l.stream, a, bias, operand<T>(l, 1), operand<T>(l, 2), q, k, v, dout,
                    l.operands[8], l.scratch);
           },
           a.batch * a.heads * a.out_rows};
@@ -392,7 +440,8 @@ Prepared attention_any(const Call& c) {
   if (a.size <= kMostTiled) return attention<float>(c);
   return {[=](const Launch& l) {
     float* const* o = l.operands;
-    launch(plain_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, o[0], o[1], o[2], o[3], o[4]);
+    launch(plain_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, bias_of(a, l, 5), o[0], o[1],
+           o[2], o[3], o[4]);
   }};
 }
 
@@ -409,84 +458,37 @@ Prepared attention_backward_any(const Call& c) {
   return {[=](const Launch& l) {
             float* const* o = l.operands;
             sum_inner(a, l.scratch, o[6], o[7], l.stream);
-            launch(plain_dq_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, o[0], o[3], o[4],
-                   o[5], o[7], o[8], l.scratch);
-            launch(plain_dkv_kernel, grid(a.key, a.kv_heads, a.batch), kWarp, l.stream, a, o[1], o[2], o[3],
+            const Bias bias = bias_of(a, l, 9);
+            launch(plain_dq_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, bias, o[0], o[3],
                    o[4], o[5], o[7], o[8], l.scratch);
+            launch(plain_dkv_kernel, grid(a.key, a.kv_heads, a.batch), kWarp, l.stream, a, bias, o[1], o[2],
+                   o[3], o[4], o[5], o[7], o[8], l.scratch);
           },
           a.batch * a.heads * a.out_rows};
 }
 
-/// A warp a row.
 template <typename T>
-__global__ void merge_kernel(MergeShape m, T* out, float* log_sums, const T* block, const float* of_block) {
-  const int64_t r = global_index() / kWarp;
-  if (r >= m.rows()) return;
-  const int64_t i = r % m.query, h = r / m.query % m.heads, b = r / m.query / m.heads;
-  const float sum = log_sums[m.log_sum(b, h, i)], more = of_block[r], top = fmaxf(sum, more);
-  const float all = top + logf(expf(sum - top) + expf(more - top));
-  const float before = expf(sum - all), now = expf(more - all);
-  T* to = out + m.out(b, h, i);
-  const T* from = block + m.block(b, h, i);
-  for (int64_t d = threadIdx.x % kWarp; d < m.size; d += kWarp)
-    store(to + d, before * load(to + d) + now * load(from + d));
-  const float same = __shfl_xor_sync(0xffffffffU, all, 1);  // when all lanes have read the sum so far
-  if (threadIdx.x % kWarp == 0) log_sums[m.log_sum(b, h, i)] = same;
-}
-
-template <typename T>
-Prepared attention_merge(const Call& c) {
-  const MergeShape m(c);
+Prepared bias_backward(const Call& c) {
+  const AttentionShape a(c);
+  Call sum;
+  sum.function = Function::column_sum;
+  sum.operands = {0, 1};
+  sum.shape = {a.batch * a.query, a.buckets * a.heads};
+  const Prepared add = own_kernels()[static_cast<std::size_t>(sum.function)].plain(sum);
+  const int64_t of_rows = a.batch * a.heads * a.out_rows, inner = (of_rows + 63) / 64 * 64,
+                sums = (sum.shape[0] * sum.shape[1] + 63) / 64 * 64;
   return {[=](const Launch& l) {
-    launch(merge_kernel<T>, blocks_for(m.rows() * kWarp), kThreads, l.stream, m, operand<T>(l, 0),
-           l.operands[1], operand<T>(l, 2), l.operands[3]);
-  }};
-}
-
-/// Cosine and sine of t / 10000^(2 i / size), once for all samples and heads: angles of long sequences want
-/// double precision, of which gaming boards do 1/64 as much.
-__global__ void turns_kernel(int64_t count, int64_t size, int64_t first, float sign, float* turns) {
-  const int64_t index = global_index(), half = size / 2;
-  if (index >= count) return;
-  const double angle = static_cast<double>(first + index / half) *
-                       pow(10000.0, -2.0 * static_cast<double>(index % half) / static_cast<double>(size));
-  turns[2 * index] = static_cast<float>(cos(angle));
-  turns[2 * index + 1] = sign * static_cast<float>(sin(angle));
-}
-
-/// Pairs (i, i + size / 2) of each vector at time t turn by t / 10000^(2 i / size) (Su et al. 2021,
-/// section 3.4.2, in the order of GPT-NeoX).
-template <typename T>
-__global__ void rotary_kernel(int64_t count, int64_t time, int64_t vectors, int64_t size, int64_t row,
-                              int64_t offset, int64_t rows, const float* turns, T* y, const T* x) {
-  const int64_t index = global_index(), half = (size + 1) / 2;
-  if (index >= count) return;
-  const int64_t i = index % half, vector = index / half % vectors, step = index / half / vectors;
-  const int64_t at = (step / time * rows + step % time) * row + offset + vector * size;
-  if (i == size / 2) {  // the middle of an odd size stays
-    store(y + at + size - 1, load(x + at + size - 1));
-    return;
-  }
-  const float* turn = turns + 2 * (step % time * (size / 2) + i);
-  const float cosine = turn[0], sine = turn[1];
-  const float a = load(x + at + i), z = load(x + at + i + size / 2);
-  store(y + at + i, a * cosine - z * sine);
-  store(y + at + i + size / 2, a * sine + z * cosine);
-}
-
-template <typename T>
-Prepared rotary(const Call& c) {
-  const int64_t batch = c.shape[0], time = c.shape[1], vectors = c.shape[2], size = c.shape[3],
-                row = c.shape[4], offset = c.shape[5], count = batch * time * vectors * ((size + 1) / 2),
-                rows = c.shape.size() > 7 ? c.shape[7] : time, first = c.shape.size() > 7 ? c.shape[8] : 0;
-  const float sign = c.shape[6] != 0 ? -1.0F : 1.0F;
-  const int64_t turns = time * (size / 2);
-  return {[=](const Launch& l) {
-            launch(turns_kernel, blocks_for(turns), kThreads, l.stream, turns, size, first, sign, l.scratch);
-            launch(rotary_kernel<T>, blocks_for(count), kThreads, l.stream, count, time, vectors, size, row,
-                   offset, rows, l.scratch, operand<T>(l, 0), operand<T>(l, 1));
+            float *const per_row = l.scratch + inner, *operands[] = {l.operands[0], per_row};
+            sum_inner(a, l.scratch, operand<T>(l, 4), operand<T>(l, 5), l.stream);
+            launch(bias_kernel<T>, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, bias_of(a, l, 7),
+                   per_row, operand<T>(l, 1), operand<T>(l, 2), operand<T>(l, 3), operand<T>(l, 5),
+                   l.operands[6], l.scratch);
+            Launch of_sum = l;
+            of_sum.operands = operands;
+            of_sum.scratch = per_row + sums;
+            add.run(of_sum);
           },
-          2 * turns};
+          inner + sums + add.scratch};
 }
 
 }  // namespace
@@ -502,9 +504,8 @@ void add_attention(Table& t) {
   set(t, Function::attention_backward, attention_backward_any, attention_backward<Bf16>,
       attention_backward<Fp16>,
       [](const Call& c) { return c.shape[5] <= kMostTiled ? half_operands<0, 1, 2, 3, 4, 5, 6, 7>(c) : 0; });
-  set(t, Function::attention_merge, attention_merge<float>, attention_merge<Bf16>, attention_merge<Fp16>,
-      half_operands<0, 2>);
-  set(t, Function::rotary, rotary<float>, rotary<Bf16>, rotary<Fp16>, half_operands<0, 1>);
+  set(t, Function::attention_bias_backward, bias_backward<float>, bias_backward<Bf16>, bias_backward<Fp16>,
+      half_operands<1, 2, 3, 4, 5>);
 }
 
 }  // namespace tandem::exec::cuda

@@ -78,7 +78,9 @@ void add_batch_norm(Table& table);   // batch_norm.cu
 void add_row_norm(Table& table);     // row_norm.cu: and lrn
 void add_pool(Table& table);         // pool.cu
 void add_softmax(Table& table);      // softmax.cu: and losses
-void add_attention(Table& table);    // attention.cu: and rotary
+void add_attention(Table& table);    // attention.cu
+void add_log_sums(Table& table);     // log_sums.cu: attention's blocks and sinks
+void add_rotary(Table& table);       // rotary.cu
 void add_recurrent(Table& table);    // recurrent.cu
 void add_embedding(Table& table);    // embedding.cu: and weights in fewer bits
 void add_experts(Table& table);      // experts.cu

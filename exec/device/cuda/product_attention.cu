@@ -412,7 +412,9 @@ class Slices {
 
 }  // namespace
 
-bool multiplies(const AttentionShape& a) { return a.heads % a.kv_heads == 0; }
+bool multiplies(const AttentionShape& a) {
+  return a.heads % a.kv_heads == 0 && a.window == 0 && a.buckets == 0;
+}
 
 Prepared attention_by_products(const Call& call, int64_t slice_bytes) {
   const bool backward = call.function == Function::attention_backward;

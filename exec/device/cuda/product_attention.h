@@ -14,7 +14,8 @@ constexpr int64_t kMostTiled = 128;
 /// H100), so that scores are written and read there, several times each, and not in memory.
 constexpr int64_t kSliceBytes = 32L << 20;
 
-/// Attention of either pass whose keys are shared by equally many heads each.
+/// Attention of either pass whose keys are shared by equally many heads each, without a window or learned
+/// scores.
 bool multiplies(const AttentionShape& a);
 
 /// S = q k^T, P = softmax of its rows, out = P v. Backward: S and P again, P by the kept log sums; dP = dout

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention; scores are made again in the backward pass.
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "exec/lower/call_shapes.h"
 #include "exec/lower/gradient_flow.h"
 #include "exec/lower/passes/calls.h"
 
 namespace tandem::exec {
 
 namespace {
+
+/// Learned scores start small beside the 1 that scores vary by.
+constexpr float kScoreBound = 0.02F;
 
 /// Vectors of `size` elements side by side in rows of a tensor {batch x time, row}, from `offset` on.
 struct Vectors {
@@ -31,6 +37,11 @@ class Attention {
                   {queries_.row, keys_.row, 0, keys_.offset, packed_ ? (heads + kv) * size : 0});
     rotary_ = attributes_.boolean("rotary", false);
     norms_ = attributes_.boolean("qk_norm", false);
+    sinks_ = attributes_.boolean("sinks", false);
+    buckets_ = attributes_.integer("bias_buckets", 0, 0);
+    if (attributes_.has("window") || buckets_ > 0) limit();
+    if ((sinks_ || buckets_ > 0) && (contexts() > 1 || l_.partners() > 1))
+      refuse("with learned scores that devices share is only simulated");
   }
 
   void build() {
@@ -44,7 +55,7 @@ class Attention {
         normed_[0] = norm(tq, q, false);
       }
       if (rotary_) {
-        turn(Pass::forward, tq, norms_ ? tq : q, false, {w_.forward.at(norms_ ? 2 : 0)});
+        turn(Pass::forward, tq, norms_ ? tq : q, false, {w_.forward.at(first_kernel() + (norms_ ? 2 : 0))});
         turn(Pass::forward, tk, norms_ ? tk : k, true, {});
       }
       q = tq;
@@ -53,7 +64,7 @@ class Attention {
     if (contexts() > 1)
       ring(q, k, v, log_sums);
     else
-      call(Function::attention, Pass::forward, {l_.out(), q, k, v, log_sums}, shape_, {w_.forward.back()});
+      attend(q, k, v, log_sums);
     const bool needed = l_.needs_d_in(0) || (!packed_ && (l_.needs_d_in(1) || l_.needs_d_in(2)));
     if (!needed && !learns()) return;
     const TensorId dq = gradient(0), dk = packed_ ? dq : gradient(1), dv = packed_ ? dq : gradient(2);
@@ -65,8 +76,7 @@ class Attention {
     if (contexts() > 1) {
       next = ring_backward({dq, dk, dv}, q, log_sums);
     } else {
-      call(Function::attention_backward, Pass::backward_data,
-           {dq, dk, dv, q, k, v, l_.out(), l_.d_out(), log_sums}, shape_, kernel(0));
+      attend_backward({dq, dk, dv, q, k, v, l_.out(), l_.d_out(), log_sums}, kernel(0));
     }
     if (rotary_) {
       turn(Pass::backward_data, dq, dq, false, kernel(next));
@@ -86,7 +96,7 @@ class Attention {
   const Vectors& vectors(bool keys) const { return keys ? keys_ : queries_; }
   int64_t rows(const Vectors& v) const { return shape_[0] * v.time; }
   int64_t elements_of(const Vectors& v) const { return rows(v) * v.count * v.size; }
-  bool learns() const { return norms_ && l_.learns(); }
+  bool learns() const { return (norms_ || sinks_ || buckets_ > 0) && l_.learns(); }
   void call(Function f, Pass pass, std::vector<TensorId> operands, std::vector<int64_t> shape,
             std::vector<Kernel> kernels, std::vector<float> scalars = {}) {
     l_.call(
@@ -113,6 +123,62 @@ class Attention {
       call(Function::rotary, pass, {to, from}, std::move(shape), std::move(kernels));
       kernels.clear();
     }
+  }
+
+  // ---- what queries do not see, and learned scores (models/layers/attention.cpp) ----
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw InputError(l_.layer().attributes.place(), "attention " + why);
+  }
+  /// The rest of the shape: the model's kernel counts the keys of a window alone.
+  void limit() {
+    const int64_t window = attributes_.integer("window", 0);
+    const bool causal = attributes_.boolean("causal", false);
+    if (window > 0 && !causal) refuse("with a window that is not causal is only simulated");
+    if (buckets_ > DistanceBuckets::kMost || (buckets_ == 1 && !causal))
+      refuse(
+          fmt::format("is executed with 2 to {} \"bias_buckets\", not {}", DistanceBuckets::kMost, buckets_));
+    keys_.time = shape_[4] = l_.shape(packed_ ? 0 : 1)[0];
+    if (window > 0 && keys_.time != queries_.time)
+      refuse("with a window is executed where there are as many keys as queries");
+    shape_[6] = causal ? 1 : 0;
+    shape_.insert(shape_.end(), {queries_.time, keys_.time, queries_.time, 0, window, buckets_});
+  }
+  /// Of the model's forward kernels that of the bias comes first.
+  std::size_t first_kernel() const { return buckets_ > 0 ? 1 : 0; }
+  std::size_t sinks_index() const { return norms_ ? 2 : 0; }
+  std::size_t bias_index() const { return sinks_index() + (sinks_ ? 1 : 0); }
+  std::vector<int64_t> sinks_shape() const { return {shape_[0], shape_[1], shape_[3], shape_[5]}; }
+
+  void attend(TensorId q, TensorId k, TensorId v, TensorId log_sums) {
+    std::vector<TensorId> operands{l_.out(), q, k, v, log_sums};
+    std::vector<Kernel> kernels{w_.forward.back()};
+    if (buckets_ > 0) {
+      bias_ = l_.parameter(bias_index(), kScoreBound);
+      operands.push_back(bias_);
+      kernels.insert(kernels.begin(), w_.forward.front());
+    }
+    call(Function::attention, Pass::forward, std::move(operands), shape_, std::move(kernels));
+    if (!sinks_) return;
+    sinks_of_ = l_.parameter(sinks_index(), kScoreBound);
+    call(Function::attention_sinks, Pass::forward, {l_.out(), log_sums, sinks_of_}, sinks_shape(), {});
+  }
+  /// `operands`: of attention_backward, without the bias.
+  void attend_backward(std::vector<TensorId> operands, std::vector<Kernel> kernels) {
+    const TensorId out = operands[6], dout = operands[7], log_sums = operands[8];
+    const std::vector<TensorId> read(operands.begin() + 3, operands.end());
+    if (buckets_ > 0) operands.push_back(bias_);
+    call(Function::attention_backward, Pass::backward_data, std::move(operands), shape_, std::move(kernels));
+    if (!l_.learns()) return;
+    const Pass pass = Pass::backward_weights;
+    if (sinks_)
+      call(Function::attention_sinks_backward, pass,
+           {l_.gradient(sinks_index()), sinks_of_, log_sums, out, dout}, sinks_shape(), {});
+    if (buckets_ == 0) return;
+    std::vector<TensorId> of_bias{l_.gradient(bias_index())};
+    of_bias.insert(of_bias.end(), read.begin(), read.end());
+    of_bias.push_back(bias_);
+    call(Function::attention_bias_backward, pass, std::move(of_bias), shape_, {w_.backward_weights.back()});
   }
 
   // ---- sequences that devices divide: keys and values go round (models/layers/attention.cpp) ----
@@ -257,7 +323,7 @@ class Attention {
     const TensorId made = l_.scratch(elements_of(v), true);
     move(Pass::forward, n.plain, from, v, false);
     call(Function::row_norm, Pass::forward, {made, n.plain, n.statistics, n.scale}, norm_shape(v),
-         {w_.forward.at(keys ? 0 : 1)}, {kNormEpsilon});
+         {w_.forward.at(first_kernel() + (keys ? 0 : 1))}, {kNormEpsilon});
     move(Pass::forward, to, made, v, true);
     return n;
   }
@@ -267,7 +333,7 @@ class Attention {
     const TensorId d = l_.scratch(elements_of(v), true), made = l_.scratch(elements_of(v), true);
     const Pass pass = Pass::backward_data;
     move(pass, d, gradient, v, false);
-    if (learns())
+    if (l_.learns())
       call(Function::row_norm_sums, Pass::backward_weights,
            {l_.gradient(keys ? 1 : 0), n.plain, d, n.statistics}, norm_shape(v),
            {w_.backward_weights.at(keys ? 1 : 0)});
@@ -283,7 +349,9 @@ class Attention {
   Vectors queries_, keys_;
   Normed normed_[2];           ///< of queries and of keys
   TensorId kept_ = kNoTensor;  ///< keys and values that came first, for the backward pass
-  bool packed_ = false, rotary_ = false, norms_ = false;
+  TensorId bias_ = kNoTensor, sinks_of_ = kNoTensor;
+  int64_t buckets_ = 0;  ///< of distances with learned scores
+  bool packed_ = false, rotary_ = false, norms_ = false, sinks_ = false;
 };
 
 /// Multi-head latent attention (DeepSeek-AI 2024): heads' keys are put together of what each has of its own
@@ -296,6 +364,9 @@ class LatentAttention {
       throw InputError(l.layer().attributes.place(), std::string("latent attention ") + why);
     };
     if (l.partners() > 1 || l.sharing().context > 1) refuse("that devices share is only simulated");
+    for (const char* key : {"window", "sinks", "bias_buckets"}) {
+      if (attributes.has(key)) refuse((std::string("with \"") + key + "\" is only simulated").c_str());
+    }
     const auto kernel = std::find_if(l.lowered().forward.begin(), l.lowered().forward.end(),
                                      [](const Kernel& k) { return k.kind == KernelKind::attention; });
     shape_ = kernel->shape;
@@ -420,11 +491,6 @@ class LatentAttention {
 
 void attention(LayerCalls& l) {
   const Attributes attributes(l.layer().attributes);
-  for (const char* key : {"window", "sinks", "bias_buckets"}) {
-    if (attributes.has(key))
-      throw InputError(l.layer().attributes.place(),
-                       std::string("attention with \"") + key + "\" cannot be executed yet");
-  }
   if (attributes.has("rope_dim")) return LatentAttention(l).build();
   Attention(l).build();
 }

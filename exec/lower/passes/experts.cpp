@@ -88,6 +88,8 @@ class Experts {
   std::vector<float> scale() const {
     return {static_cast<float>(attributes_.integer("scale_percent", 100)) / 100};
   }
+  /// Kernels of the model's limits, in each pass.
+  std::size_t limits() const { return attributes_.real("limit", 0) > 0 ? 3 : 0; }
   std::vector<float> limit() const { return {static_cast<float>(attributes_.real("limit", 0))}; }
   std::vector<int64_t> dispatch_shape() const {
     return {rows_, active_, hidden_, capacity_ > 0 ? routed_ : 0};
@@ -149,16 +151,14 @@ class Experts {
     const TensorId biases = bias_ ? l_.parameter(5, 0) : kNoTensor;
     multiply(pass, gate_, taken_, gate_weight_, feed_, hidden_, false, false, kernels.next(), biases,
              2 * feed_, 0);
-    std::vector<Kernel> activations = kernels.next();
     multiply(pass, up_, taken_, up_weight_, feed_, hidden_, false, false, kernels.next(), biases, 2 * feed_,
              feed_);
-    const std::vector<Kernel> product = kernels.next();
-    activations.insert(activations.end(), product.begin(), product.end());
-    call(Function::gate, pass, {inner_, gate_, up_, arrived_}, groups({feed_}), activations, limit());
+    call(Function::gate, pass, {inner_, gate_, up_, arrived_}, groups({feed_}), kernels.next(limits() + 2),
+         limit());
     const TensorId made = l_.keep(most_ * hidden_);
     // Of the devices that each make a part of the sum one adds the bias.
     const bool adds = bias_ && (!parts_ || l_.partner() == 0);
-    multiply(pass, made, inner_, down_weight_, hidden_, feed_, false, false, kernels.next(),
+    multiply(pass, made, inner_, down_weight_, hidden_, feed_, false, false, kernels.next(bias_ ? 4 : 1),
              adds ? l_.parameter(6, 0) : kNoTensor, hidden_, 0);
     if (bias_ && !adds) l_.parameter(6, 0);
     kernels.sort();
@@ -179,9 +179,9 @@ class Experts {
     const TensorId d_inner = l_.scratch(most_ * feed_);
     d_gate_ = l_.scratch(most_ * feed_);
     d_up_ = l_.scratch(most_ * feed_);
-    multiply(pass, d_inner, d_made_, down_weight_, feed_, hidden_, true, false, kernels.next());
+    multiply(pass, d_inner, d_made_, down_weight_, feed_, hidden_, true, false, kernels.next(bias_ ? 5 : 1));
     call(Function::gate_backward, pass, {d_gate_, d_up_, d_inner, gate_, up_, arrived_}, groups({feed_}),
-         kernels.next(2), limit());
+         kernels.next(2 + limits()), limit());
     d_logits_ = l_.scratch(rows_ * count_);
     TensorId d_in = kNoTensor;
     if (l_.needs_d_in(0)) {
