@@ -181,7 +181,7 @@ class Visit(Short):
         self.out = pathlib.Path(arguments.out)
         self.out.mkdir(parents=True, exist_ok=True)
         self.models, self.iterations, self.profile = MODELS, arguments.iterations, arguments.profile
-        self.own_models = bool(arguments.models)
+        self.own_models, self.patience = bool(arguments.models), arguments.patience
         if arguments.models:
             self.models = {m: int(b) for m, b in (word.rsplit("=", 1) for word in arguments.models.split(";"))}
         self.end = self.until = time.monotonic() + arguments.budget
@@ -243,7 +243,7 @@ class Visit(Short):
     def run(self, words, limit, plain=False, **more_env):
         """Exit code, stdout (the end of stderr where it is empty), seconds; all goes to the log."""
         words = [str(w) for w in words]
-        limit = min(limit, self.left())
+        limit = min(self.patience * limit, self.left())
         began, clock = time.monotonic(), time.time()
         print(f"[{self.left():4.0f} s left] {' '.join(words)}", flush=True)
         self.last_clocks = None
@@ -260,7 +260,7 @@ class Visit(Short):
 
     def stage(self, name, work):
         began = time.monotonic()
-        self.until = began + SHORT_LIMITS.get(name, 3600)
+        self.until = began + self.patience * SHORT_LIMITS.get(name, 3600)
         try:
             result = work() if self.left() > 5 else {"problem": "no time was left"}
         except Exception as error:  # a stage's failure is its result
@@ -297,7 +297,7 @@ class Visit(Short):
     def sharded(self, words, limit, **env):
         """As tests(), by several processes at once."""
         began = time.monotonic()
-        until = began + min(limit, self.left())
+        until = began + min(self.patience * limit, self.left())
         print(f"[{self.left():4.0f} s left] {SHARDS} x {' '.join(map(str, words))}", flush=True)
         children = [self.start([str(w) for w in words], {**self.env, **env, "GTEST_TOTAL_SHARDS": str(SHARDS),
                                                          "GTEST_SHARD_INDEX": str(i)}) for i in range(SHARDS)]
@@ -343,7 +343,7 @@ class Visit(Short):
             words = [self.bin / "tandem", "run", "--backend", backend, "--model", model, "--batch", 8, "--devices", 2,
                      "--scheme", scheme, "--offload", offload, "--iterations", 10, "--format", "json"]
             child = self.start([str(w) for w in words], self.env)
-            code, text, errors = self.end_of(child, time.monotonic() + min(60, self.left()))
+            code, text, errors = self.end_of(child, time.monotonic() + min(60 * self.patience, self.left()))
             try:
                 loss = json.loads(text)["reports"][-1]["training"]
                 out[backend] = {"exit": code, "losses": [loss["first_loss"], loss["last_loss"]]}
@@ -501,6 +501,7 @@ def main():
     p.add_argument("--only", help="stages by name, comma separated")
     p.add_argument("--iterations", type=int, help="of each training (default 100, in the short call 40)")
     p.add_argument("--models", help="models with their batch, e.g. resnet50=64;gpt2=8")
+    p.add_argument("--patience", type=float, default=1, help="programs and stages may take so many times their limits")
     p.add_argument("--profile", default="h200", help="what the short call judges predictions by (default h200)")
     arguments = p.parse_args()
     if arguments.pack:

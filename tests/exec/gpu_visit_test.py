@@ -136,7 +136,7 @@ class ShortCall(unittest.TestCase):
         self.addCleanup(environment.stop)
 
     def visit(self, models=None):
-        v = gpu_visit.Visit(argparse.Namespace(out=self.out, models=models, iterations=7, profile="h200", budget=100))
+        v = gpu_visit.Visit(argparse.Namespace(out=self.out, models=models, iterations=7, profile="h200", budget=100, patience=1))
         self.addCleanup(v.clocks.stop)
         self.addCleanup(v.log.close)
         return v
