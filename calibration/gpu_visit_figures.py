@@ -109,7 +109,7 @@ def summary(results):
         for case, value in stage.items():
             lines += [f"  {text}" for text in case_lines(case, value)]
     for stage in stages.values():
-        lines += [f"PROBLEM {text[:300]}" for text in stage.get("problems", [])]
+        lines += ["PROBLEM " + " ".join(text.split())[:300] for text in stage.get("problems", [])]
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 
 # Seconds that each stage has at most. What a stage leaves over goes to the last ones, which the budget may cut off.
-SHORT_LIMITS = {"again": 120, "intervals": 70, "pytorch-more": 215, "beside": 75, "shared": 75, "together": 80, "compiled": 50}
+SHORT_LIMITS = {"again": 120, "intervals": 70, "pytorch-more": 215, "beside": 75, "shared": 75, "together": 80, "compiled": 90}
 # Measured anew in fp32. None is a model that check judges.
 GRAPHS = {"resnet34": 32, "wide-resnet50-2": 24, "vgg11": 32, "bert-base": 32, "gpt2:layers=4,hidden=1024,heads=16,sequence=512": 8,
           "gpt2:layers=3,hidden=1280,heads=20": 2, "mlp:inputs=4096,hidden=4096,layers=3": 256}
@@ -91,7 +91,7 @@ class Short:
     def compiled(self):
         out = {}
         for model, batch in self.few():
-            found, row = self.compile(model, batch, 25)
+            found, row = self.compile(model, batch, 40)
             out[f"{model} bf16 compiled"] = {**found, **row}
             self.save("compiled", out)
         return out
