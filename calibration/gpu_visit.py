@@ -229,9 +229,10 @@ class Visit(Short):
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                 text=True, errors="replace", env=env)
 
-    def end_of(self, child, until):
-        """Exit code (None: out of time), stdout, stderr. A program that is interrupted may write what it has."""
-        for how, wait in [(None, max(0.1, until - time.monotonic())), (signal.SIGINT, 20), (signal.SIGKILL, None)]:
+    def end_of(self, child, until, interrupted=20, killed=10):
+        """Exit code (None: out of time), stdout, stderr. A program that is interrupted may write what it has; one that is
+        killed may leave others behind that hold its pipes."""
+        for how, wait in [(None, max(0.1, until - time.monotonic())), (signal.SIGINT, interrupted), (signal.SIGKILL, killed)]:
             if how is not None:
                 child.send_signal(how)
             try:
@@ -239,6 +240,7 @@ class Visit(Short):
                 return (child.returncode if how is None else None), text, errors
             except subprocess.TimeoutExpired:
                 continue
+        return None, "", "what it started goes on"
 
     def run(self, words, limit, plain=False, **more_env):
         """Exit code, stdout (the end of stderr where it is empty), seconds; all goes to the log."""

@@ -64,6 +64,14 @@ class Cut(unittest.TestCase):
         self.assertIsNone(code)
         self.assertEqual(text, "begun\n")
 
+    def test_what_a_killed_program_leaves_behind_is_not_awaited(self):
+        child = subprocess.Popen(["sh", "-c", "trap '' INT; sleep 20 & sleep 20"], stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+        began = time.monotonic()
+        code, text, _ = gpu_visit.Visit.end_of(types.SimpleNamespace(), child, began + 0.5, 0.5, 0.5)
+        self.assertEqual((code, text), (None, ""))
+        self.assertLess(time.monotonic() - began, 15)
+
     def test_every_stage_is_in_one_call(self):
         stages = [name for call in gpu_visit.CALLS.values() for name in call if name != "doctor"]
         self.assertEqual(len(stages), len(set(stages)))
