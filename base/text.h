@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Small helpers on text that several floors read.
+#include <cctype>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,19 @@ inline std::vector<std::string> split(std::string_view text, char by) {
     if (at == std::string_view::npos) return out;
     text.remove_prefix(at + 1);
   }
+}
+
+/// Runs of letters and digits, in lower case: "NVIDIA H200-SXM" is nvidia, h200, sxm.
+inline std::vector<std::string> lower_words(std::string_view text) {
+  std::vector<std::string> out(1);
+  for (const unsigned char c : text) {
+    if (std::isalnum(c) != 0)
+      out.back() += static_cast<char>(std::tolower(c));
+    else if (!out.back().empty())
+      out.emplace_back();
+  }
+  if (out.back().empty()) out.pop_back();
+  return out;
 }
 
 /// Without a byte order mark, and with plain blanks for the no-break spaces (U+00A0, U+2007, U+202F in UTF-8)

@@ -5,15 +5,18 @@ under ten minutes.
 
   python3 calibration/gpu_visit.py --pack [FOLDER]     here: build for any x86-64 processor, gather what must travel
   python3 FOLDER/gpu_visit.py --call 1                 there, and then --call 2, 3, 4; or all at once without --call
+  python3 FOLDER/gpu_visit.py --call short             there, for a visit of one call alone: what others left open
 
 The other machine needs the driver, Python 3.9 and NVIDIA's libraries (the CUDA toolkit with cuDNN and NCCL, or the
 Python wheels that PyTorch brings), glibc at least as new as here; no compiler and no network. PyTorch, where it is
 installed, is measured side by side; compute-sanitizer is used where it is found.
 
-Results: visit.json (with --each a file a stage), summary.txt, log.txt, clocks.csv, choices.txt (what the libraries do best
-on this chip, for TANDEM_CUDA_CHOICES), and the measurements and profile of stage predict, in --out (default $OUT, else "visit"). They are written anew after each measurement, so what is killed
-loses the one under way. A stage is sound when every program ended well and every test ran and passed; what is not is
-listed at the end, and the exit code is then 1. --budget ends a call early: what no time was left for says so.
+Results, seven files in --out (default $OUT, else "visit"): visit.json, summary.txt, log.txt, clocks.csv, choices.txt (what
+the libraries do best on this chip, for TANDEM_CUDA_CHOICES; a pack can bring that of an earlier visit), measured.json and
+profile.json. They are written anew after each measurement or stage, so what is killed loses the one under way. A stage is
+sound when every program ended well and every test ran and passed; what is not is listed at the end, and the exit code
+is then 1. --budget ends a call early: what no time was left for says so. visit.json has, beside all stages, what a file
+of calibration/data/visits holds: gpu_visit_figures.py adds it to one.
 """
 import argparse
 import concurrent.futures
@@ -31,15 +34,19 @@ import sys
 import tempfile
 import time
 
+from gpu_visit_figures import executed, figures, summary
+from gpu_visit_short import SHORT_LIMITS, Short
+
 HERE = pathlib.Path(__file__).resolve().parent
 # Batch sizes with which the held-out models of `tandem check --backend cuda` fit in 16 GB.
 MODELS = {"resnet50": 64, "bert-large": 16, "gpt2": 8, "vgg16": 64, "resnet18": 64, "mobilenet-v2": 64, "densenet121": 32,
           "resnext50-32x4d": 32}
 # In the order of their worth, for a visit that is cut short.
-CALLS = {1: ["doctor", "conformance", "train-bf16", "hardware", "train-more"],
-         2: ["doctor", "predict"],
-         3: ["pytorch"],
-         4: ["schemes", "sharing", "routes", "processes", "gradients", "sanitizer"]}
+CALLS = {"1": ["doctor", "conformance", "train-bf16", "hardware", "train-more"],
+         "2": ["doctor", "predict"],
+         "3": ["pytorch"],
+         "4": ["schemes", "sharing", "routes", "processes", "gradients", "sanitizer"],
+         "short": ["doctor", *SHORT_LIMITS]}
 # Two workers that share a GPU, against as many on the processor. Those that wait for nobody end nowhere twice.
 MIXTURE = ("mixtral-8x7b:layers=2,hidden=32,heads=4,kv_heads=2,head_dim=8,feed=64,vocabulary=64,sequence=16,experts=4")
 TINY = "transformer-tiny:hidden=16,heads=2,vocabulary=40,sequence=8"
@@ -53,10 +60,11 @@ SCHEMES = [(scheme, TINY, "off") for scheme in [
     ("allreduce", TINY, "optimizer"), ("zero:stage=2", TINY, "optimizer+gradients"),
     ("zero:stage=3", TINY, "optimizer+parameters")]
 FREE = ("mode=async", "hogwild", "gossip")
+BUDGET = 560  # seconds a call
 SHARDS = 12  # processes of the conformance tests: their time is compilations of cuDNN's, on one core each
 
 
-def pack(folder, build, more, architectures):
+def pack(folder, build, more, architectures, choices):
     """Build without this processor's instructions and copy what the stages need."""
     root = HERE.parent
     run = lambda *words: subprocess.run(words, check=True)
@@ -81,6 +89,8 @@ def pack(folder, build, more, architectures):
                         ignore=shutil.ignore_patterns("*.cpp", "*.h", "CMakeLists.txt"))
     for script in HERE.glob("gpu_visit*.py"):
         shutil.copy2(script, to / script.name)
+    if choices:
+        shutil.copy2(choices, to / "choices.txt")
     # Not the C library and its kin, which belong to the machine; not NVIDIA's, which are found there.
     stays = re.compile(r"^(ld-linux|libc\.|libm\.|libdl|libpthread|librt|libstdc\+\+|libgcc_s|libcu|libnccl|linux-vdso)")
     for name in programs:
@@ -166,37 +176,43 @@ class Clocks:
             self.child.wait()
 
 
-class Visit:
+class Visit(Short):
     def __init__(self, arguments):
         self.out = pathlib.Path(arguments.out)
         self.out.mkdir(parents=True, exist_ok=True)
-        self.each, self.models, self.iterations = arguments.each, MODELS, arguments.iterations
+        self.models, self.iterations, self.profile = MODELS, arguments.iterations, arguments.profile
+        self.own_models, self.patience = bool(arguments.models), arguments.patience
         if arguments.models:
             self.models = {m: int(b) for m, b in (word.rsplit("=", 1) for word in arguments.models.split(";"))}
-        self.end = time.monotonic() + arguments.budget
-        self.results = {"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "machine": platform.platform(),
+        self.end = self.until = time.monotonic() + arguments.budget
+        self.results = {"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "platform": platform.platform(),
                         "stages": {}}
         near = [HERE, HERE.parent / "build", HERE.parent / "build-visit"]
         self.bin = next((p for p in near if (p / "tandem").is_file()), HERE)
         env = dict(os.environ)
         libraries = [str(HERE / "lib")] if (HERE / "lib").is_dir() else []
-        if (HERE / "data" / "models").is_dir():  # packed; in the repository other data lies there
-            env["TANDEM_DATA"] = str(HERE / "data")
+        packed = (HERE / "data" / "models").is_dir()  # in the repository other data lies there
+        self.data = pathlib.Path(env.setdefault("TANDEM_DATA", str(HERE / "data" if packed else HERE.parent)))
         found = env.get("TANDEM_NVIDIA_WHEELS") or wheels()
         if found:
             env["TANDEM_NVIDIA_WHEELS"] = found
             libraries += [str(p) for p in sorted(pathlib.Path(found).glob("*/lib"))]
         env["LD_LIBRARY_PATH"] = ":".join(libraries + [env.get("LD_LIBRARY_PATH", "")]).strip(":")
         # Trials are made once, by all calls together: --out may be emptied between them.
-        env.setdefault("TANDEM_CUDA_CHOICES", str(pathlib.Path(tempfile.gettempdir()) / "tandem-choices.txt"))
+        choices = pathlib.Path(env.setdefault("TANDEM_CUDA_CHOICES",
+                                              str(pathlib.Path(tempfile.gettempdir()) / "tandem-choices.txt")))
+        if (HERE / "choices.txt").is_file() and not choices.exists():
+            shutil.copyfile(HERE / "choices.txt", choices)
         self.env = env
         # PyTorch brings its own libstdc++ and finds NVIDIA's libraries by itself.
         self.plain = dict(os.environ)
+        self.folders = tempfile.TemporaryDirectory(prefix="tandem-visit-")
         self.log = open(self.out / "log.txt", "a")
         self.clocks = Clocks(self.out / "clocks.csv")
 
     def left(self):
-        return self.end - time.monotonic()
+        """Seconds: of the stage, or of the visit where that ends earlier."""
+        return min(self.end, self.until) - time.monotonic()
 
     def write(self, name, text):
         temporary = self.out / f".{name}"
@@ -206,17 +222,17 @@ class Visit:
     def save(self, stage, result):
         """Also of a stage under way."""
         self.results["stages"][stage] = result
-        name, content = (stage, result) if self.each else ("visit", self.results)
-        self.write(f"{name}.json", json.dumps(content, indent=1) + "\n")
+        self.write("visit.json", json.dumps({**figures(self.results), **self.results}, indent=1) + "\n")
 
     def start(self, words, env):
         print(f"\n$ {' '.join(words)}", file=self.log, flush=True)
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                 text=True, errors="replace", env=env)
 
-    def end_of(self, child, until):
-        """Exit code (None: out of time), stdout, stderr. A program that is interrupted may write what it has."""
-        for how, wait in [(None, max(0.1, until - time.monotonic())), (signal.SIGINT, 20), (signal.SIGKILL, None)]:
+    def end_of(self, child, until, interrupted=20, killed=10):
+        """Exit code (None: out of time), stdout, stderr. A program that is interrupted may write what it has; one that is
+        killed may leave others behind that hold its pipes."""
+        for how, wait in [(None, max(0.1, until - time.monotonic())), (signal.SIGINT, interrupted), (signal.SIGKILL, killed)]:
             if how is not None:
                 child.send_signal(how)
             try:
@@ -224,11 +240,12 @@ class Visit:
                 return (child.returncode if how is None else None), text, errors
             except subprocess.TimeoutExpired:
                 continue
+        return None, "", "what it started goes on"
 
     def run(self, words, limit, plain=False, **more_env):
         """Exit code, stdout (the end of stderr where it is empty), seconds; all goes to the log."""
         words = [str(w) for w in words]
-        limit = min(limit, self.left())
+        limit = min(self.patience * limit, self.left())
         began, clock = time.monotonic(), time.time()
         print(f"[{self.left():4.0f} s left] {' '.join(words)}", flush=True)
         self.last_clocks = None
@@ -245,17 +262,23 @@ class Visit:
 
     def stage(self, name, work):
         began = time.monotonic()
+        self.until = began + self.patience * SHORT_LIMITS.get(name, 3600)
         try:
             result = work() if self.left() > 5 else {"problem": "no time was left"}
         except Exception as error:  # a stage's failure is its result
             result = {**self.results["stages"].get(name, {}), "problem": f"{type(error).__name__}: {error}"}
         result["stage_seconds"] = round(time.monotonic() - began, 1)
         result["problems"] = problems(result, name)
+        self.until = self.end
         self.save(name, result)
+        self.write("summary.txt", summary(self.results))
+        choices = pathlib.Path(self.env["TANDEM_CUDA_CHOICES"])
+        if choices.is_file() and choices != self.out / "choices.txt":
+            shutil.copy2(choices, self.out / "choices.txt")
 
-    def tandem(self, words, limit):
+    def tandem(self, words, limit, **env):
         """A verb's JSON result, or what went wrong."""
-        code, text, seconds = self.run([self.bin / "tandem", *words], limit)
+        code, text, seconds = self.run([self.bin / "tandem", *words], limit, **env)
         out = {"exit": code, "seconds": seconds, "clocks": self.last_clocks}
         try:
             return {**out, "result": json.loads(text)}
@@ -276,7 +299,7 @@ class Visit:
     def sharded(self, words, limit, **env):
         """As tests(), by several processes at once."""
         began = time.monotonic()
-        until = began + min(limit, self.left())
+        until = began + min(self.patience * limit, self.left())
         print(f"[{self.left():4.0f} s left] {SHARDS} x {' '.join(map(str, words))}", flush=True)
         children = [self.start([str(w) for w in words], {**self.env, **env, "GTEST_TOTAL_SHARDS": str(SHARDS),
                                                          "GTEST_SHARD_INDEX": str(i)}) for i in range(SHARDS)]
@@ -304,31 +327,32 @@ class Visit:
     def gradients(self):
         return self.sharded([self.bin / "gpu_test", "--gtest_filter=*Gradient*"], 90, TANDEM_TEST_BACKEND="cuda")
 
-    def sanitizer(self):
+    def sanitizer(self, kinds=("norm", "_pool", "softmax", "embedding", "attention"), checks=("memcheck", "racecheck")):
         tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
         if not os.access(tool, os.X_OK):
             return {"problem": "compute-sanitizer is not installed"}
         # Own kernels alone: cuDNN's are many and not ours. A test takes 2 to 20 s under it.
-        few = "--gtest_filter=" + ":".join(f"*Conformance*{kind}*" for kind in
-                                           ["norm", "_pool", "softmax", "embedding", "attention"])
+        few = "--gtest_filter=" + ":".join(f"*Conformance*{kind}*" for kind in kinds)
         return {check: self.sharded([tool, "--tool", check, "--error-exitcode", "99", self.bin / "gpu_test", few], 80)
-                for check in ["memcheck", "racecheck"]}
+                for check in checks}
 
     def scheme(self, scheme, model, offload):
         """First and last loss on each backend."""
-        out = {}
+        out = {"free": any(word in scheme for word in FREE)}
+        if self.left() < 2:
+            return {**out, "problem": "no time was left"}
         for backend in ["cuda", "cpu"]:
             words = [self.bin / "tandem", "run", "--backend", backend, "--model", model, "--batch", 8, "--devices", 2,
                      "--scheme", scheme, "--offload", offload, "--iterations", 10, "--format", "json"]
             child = self.start([str(w) for w in words], self.env)
-            code, text, errors = self.end_of(child, time.monotonic() + min(60, self.left()))
+            code, text, errors = self.end_of(child, time.monotonic() + min(60 * self.patience, self.left()))
             try:
                 loss = json.loads(text)["reports"][-1]["training"]
                 out[backend] = {"exit": code, "losses": [loss["first_loss"], loss["last_loss"]]}
             except (ValueError, KeyError, IndexError):
                 out[backend] = {"exit": code, "problem": errors[-300:] or "see log.txt"}
-        both = [out[b].get("losses") for b in out]
-        if all(both) and not any(word in scheme for word in FREE):
+        both = [out[b].get("losses") for b in ["cuda", "cpu"]]
+        if all(both) and not out["free"]:
             apart = max(abs(a / b - 1) for a, b in zip(*both))
             if not apart < 2e-3:
                 out["problem"] = f"losses {both[0]} on the GPU, {both[1]} on the processor"
@@ -339,10 +363,13 @@ class Visit:
             results = list(pool.map(lambda case: self.scheme(*case), SCHEMES))
         return {f"{model.split(':')[0]} {scheme} offload {offload}": r for (scheme, model, offload), r in zip(SCHEMES, results)}
 
-    def train(self, stage, precisions):
-        out = {}
+    def train(self, stage, precisions, again=True):
+        """Not `again`: not what an earlier stage has executed."""
+        out, done = {}, {(r["model"], r["batch"], r["precision"]) for r in executed(self.results["stages"]) if not again}
         for precision in precisions:
             for model, batch in self.models.items():
+                if (model, batch, precision) in done:
+                    continue
                 out[f"{model} {precision}"] = self.tandem(
                     ["run", "--backend", "cuda", "--model", model, "--batch", batch, "--devices", 1, "--iterations",
                      self.iterations, "--precision", precision, "--format", "json"], 60)
@@ -393,25 +420,37 @@ class Visit:
             out["processes"] = {"exit": code, "seconds": seconds, "problem": text[-2000:] or "see log.txt"}
         return out
 
-    def predict(self):
+    def measured_profile(self, precisions, limit, **env):
+        """measured.json of one worker, and profile.json made of it."""
         measured, profile = self.out / "measured.json", self.out / "profile.json"
         code, text, seconds = self.run([self.bin / "tandem", "measure", "--backend", "cuda", "--quick", "--precision",
-                                        "bf16,fp32,tf32", "--workers", 1, "--out", measured], 330)
+                                        precisions, "--workers", 1, "--out", measured], limit, **env)
         out = {"measure": {"exit": code, "seconds": seconds, "said": text[-800:]}}
         code, text, seconds = self.run([self.bin / "tandem", "fit", measured, "--out", profile], 30)
         out["fit"] = {"exit": code, "seconds": seconds, "said": text[-800:]}
+        if measured.exists():
+            keys = ["model", "batch", "precision", "workers", "step_seconds"]
+            out["graphs"] = [{key: {"precision": "fp32", **graph}[key] for key in keys}
+                             for graph in json.loads(measured.read_text())["graphs"]]
+        return out
+
+    def check(self, precision, profile, limit, **env):
+        return self.tandem(["check", "--backend", "cuda", "--quick", "--tolerance", "100", "--profile", profile,
+                            "--precision", precision, "--format", "json"], limit, **env)
+
+    def predict(self):
+        out = self.measured_profile("bf16,fp32,tf32", 330)
         self.save("predict", out)
+        measured = self.out / "measured.json"
         text = measured.read_text() if measured.exists() else ""
         if '"library_seconds"' in text:  # several GPUs: NCCL's own estimates beside the measured times
             out["collectives"] = self.tandem(["collective", "--log", measured, "--format", "json"], 20)
         for precision in ["bf16", "fp32", "tf32"]:
-            out[f"check {precision}"] = self.tandem(["check", "--backend", "cuda", "--quick", "--tolerance", "100",
-                                                     "--profile", profile, "--precision", precision, "--format",
-                                                     "json"], 110)
+            out[f"check {precision}"] = self.check(precision, self.out / "profile.json", 110)
             self.save("predict", out)
         return out
 
-    def lines(self, stage, words, limit):
+    def torch(self, words, limit):
         """A JSON object a line, each kept under its "case", from one process of PyTorch's."""
         code, text, seconds = self.run([sys.executable, HERE / "gpu_visit_torch.py", *words], limit, plain=True)
         out = {"exit": code, "seconds": seconds, "clocks": self.last_clocks}
@@ -423,11 +462,10 @@ class Visit:
                 continue
         if len(out) == 3:
             out["problem"] = f"nothing measured: {text[-300:]}"
-        self.save(stage, out)
         return out
 
     def hardware(self):
-        return self.lines("hardware", ["hardware"], 70)
+        return self.torch(["hardware"], 70)
 
     def pytorch(self):
         cases = []
@@ -437,55 +475,12 @@ class Visit:
                 if mode == "eager" or precision in few:
                     some = list(self.models.items())[:4 if mode == "compiled" else None]  # half a minute each
                     cases += [f"{m}:{b}:{precision}:{mode}" for m, b in some]
-        return self.lines("pytorch", ["train", *cases], max(60, self.left() - 10))
-
-    # ---- the summary ----
-    def summary(self):
-        lines = [f"tandem on {self.results['machine']}, {self.results['date']}"]
-        stages = self.results["stages"]
-        for row in (stages.get("doctor", {}).get("result") or [])[:40]:
-            if isinstance(row, dict) and str(row.get("part", "")).startswith(("GPU", "CUDA", "cu", "NV", "NCCL")):
-                lines.append(f"  {row['part']}: {row.get('found', '')}")
-        for name, stage in stages.items():
-            lines.append(f"{name}: {stage.get('stage_seconds', 0)} s, "
-                         + ("sound" if not stage.get("problems") else f"{len(stage['problems'])} problem(s)"))
-            for case, value in stage.items():
-                lines += [f"  {text}" for text in self.case_lines(case, value)]
-        for stage in stages.values():
-            lines += [f"PROBLEM {text[:300]}" for text in stage.get("problems", [])]
-        return "\n".join(lines) + "\n"
-
-    @staticmethod
-    def case_lines(case, value):
-        if not isinstance(value, dict):
-            return []
-        if "tests" in value:
-            return [f"{case}: {value['passed']} of {value['tests']} tests passed in {value['seconds']} s"]
-        if "samples_per_second" in value:
-            return [f"{case}: {value['samples_per_second']:.1f} samples/s"]
-        result = value.get("result")
-        if not isinstance(result, dict):
-            return []
-        out = []
-        for r in result.get("reports", []):
-            if not r.get("samples_per_second"):
-                continue
-            steps = r["iteration_seconds"]
-            more = [f"{key} {1e3 * steps[key]:.2f} ms" for key in ["replayed", "eager"] if key in steps]
-            out.append(f"{case} x{r['devices']}: {r['samples_per_second']:.1f} samples/s {', '.join(more)}"
-                       f", {sum(u['calls'] for u in r.get('libraries', []) if 'refused' in u)} calls refused")
-            out += [f"    {note}" for note in r.get("notes", [])]
-        if "mean_abs_error" in result:
-            out.append(f"{case}: mean error {100 * result['mean_abs_error']:.1f} %, most {100 * result['max_abs_error']:.1f} %")
-        return out
+        return self.torch(["train", *cases], max(60, self.left() - 10))
 
     def done(self):
         self.clocks.stop()
-        choices = pathlib.Path(self.env["TANDEM_CUDA_CHOICES"])
-        if choices.is_file() and choices != self.out / "choices.txt":
-            shutil.copy2(choices, self.out / "choices.txt")
-        self.write("summary.txt", self.summary())
-        print(self.summary())
+        self.folders.cleanup()
+        print(summary(self.results))
         failed = [name for name, r in self.results["stages"].items() if r.get("problems")]
         print(f"done, {self.left():.0f} s early; results in {self.out}"
               + (f"; look at log.txt for: {', '.join(failed)}" if failed else ""))
@@ -501,19 +496,22 @@ def main():
                    "(default 90: Hopper, and by its PTX later ones; 80-real;90 for Ampere and Ada too)")
     p.add_argument("--with", dest="more", nargs="*", default=[], help="with --pack: further files of that folder")
     p.add_argument("--out", default=os.environ.get("OUT", "visit"), help="folder for the results (default $OUT or visit)")
-    p.add_argument("--call", type=int, choices=CALLS, help="the stages of one of the four calls")
-    p.add_argument("--budget", type=float, default=0, help="seconds for all stages (default 560 a call)")
+    p.add_argument("--choices", metavar="FILE", help="with --pack: choices.txt of an earlier visit to the same kind of chip, "
+                   "whose trials are then not made again")
+    p.add_argument("--call", choices=CALLS, help="the stages of one of the four calls, or of the short one")
+    p.add_argument("--budget", type=float, default=0, help=f"seconds for all stages (default {BUDGET} a call)")
     p.add_argument("--only", help="stages by name, comma separated")
-    p.add_argument("--each", action="store_true", help="a file a stage instead of visit.json")
-    p.add_argument("--iterations", type=int, default=100, help="of each training (default 100)")
+    p.add_argument("--iterations", type=int, help="of each training (default 100, in the short call 40)")
     p.add_argument("--models", help="models with their batch, e.g. resnet50=64;gpt2=8")
+    p.add_argument("--patience", type=float, default=1, help="programs and stages may take so many times their limits")
+    p.add_argument("--profile", default="h200", help="what the short call judges predictions by (default h200)")
     arguments = p.parse_args()
     if arguments.pack:
-        return pack(arguments.pack, arguments.build, arguments.more, arguments.architectures)
-    names = list(dict.fromkeys(n for c in ([arguments.call] if arguments.call else CALLS) for n in CALLS[c]))
-    if arguments.only:
-        names = arguments.only.split(",")
-    arguments.budget = arguments.budget or 560 * (1 if arguments.call or arguments.only else len(CALLS))
+        return pack(arguments.pack, arguments.build, arguments.more, arguments.architectures, arguments.choices)
+    calls = [arguments.call] if arguments.call else [c for c in CALLS if c != "short"]
+    names = arguments.only.split(",") if arguments.only else list(dict.fromkeys(n for c in calls for n in CALLS[c]))
+    arguments.iterations = arguments.iterations or (40 if arguments.call == "short" else 100)
+    arguments.budget = arguments.budget or BUDGET * (1 if arguments.only else len(calls))
     v = Visit(arguments)
     work = {"train-bf16": lambda: v.train("train-bf16", ["bf16"]),
             "train-more": lambda: v.train("train-more", ["fp32", "tf32", "fp16", "fp8"])}
@@ -522,7 +520,7 @@ def main():
         p.error(f"no such stage: {', '.join(unknown)}")
     try:
         for name in names:
-            v.stage(name, work.get(name) or getattr(v, name))
+            v.stage(name, work.get(name) or getattr(v, name.replace("-", "_")))
     finally:
         code = v.done()
     return code

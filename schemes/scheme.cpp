@@ -125,7 +125,8 @@ ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
                        {},
                        {},
                        {},
-                       load_recipe(std::string(kDefaultRecipe))};
+                       {}};
+    out.recipe = load_recipe(std::string(kDefaultRecipe));
     take_cycle(out);
     return out;
   }

@@ -443,11 +443,6 @@ std::vector<OpId> Training::reload_all(const std::vector<OpId>& updated, int64_t
 /// Outputs that layers of a block read from outside of it.
 void Training::find_kept_inputs() {
   const auto& layers = work_.graph->layers();
-  const auto segment_of = [&](uint32_t layer) {
-    const auto at = std::find_if(segments_.begin(), segments_.end(),
-                                 [&](const Segment& s) { return layer < s.layer + s.layers; });
-    return static_cast<uint32_t>(at - segments_.begin());
-  };
   std::map<std::string_view, uint32_t> last;  // layer of a block
   for (uint32_t i = 0; i < layers.size(); ++i) last[block_of(layers[i])] = i;
   std::set<std::pair<std::string_view, uint32_t>> known;
@@ -497,10 +492,22 @@ void Training::next_forward_after(const GradientBucket& bucket, OpId op) {
 void Training::next_forward_after(OpId op) { role_.op(first_forward()).after_last(op, 1); }
 
 void Training::next_backward_after(const GradientBucket& bucket, OpId op) {
-  // Backward goes down, so that the highest segment with a layer of the bucket comes first.
-  std::size_t segment = last_segment(bucket);
+  // Backward goes down, so that the highest segment with a layer of the bucket comes first, or with one that
+  // uses a weight of it and so makes gradients of that.
+  uint32_t segment = last_segment(bucket);
+  for (uint32_t user = 0; user < work_.graph->layers().size(); ++user) {
+    const auto owner = work_.graph->tied_to(user);
+    if (owner && *owner >= bucket.layer && *owner < bucket.layer + bucket.layers)
+      segment = std::max(segment, segment_of(user));
+  }
   while (segment > bucket.segment && !backward_[segment].valid()) --segment;
   role_.op(backward_[segment]).after_last(op, 1);
+}
+
+uint32_t Training::segment_of(uint32_t layer) const {
+  const auto at = std::find_if(segments_.begin(), segments_.end(),
+                               [&](const Segment& s) { return layer < s.layer + s.layers; });
+  return static_cast<uint32_t>(at - segments_.begin());
 }
 
 uint32_t Training::last_segment(const GradientBucket& bucket) const {

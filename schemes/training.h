@@ -108,7 +108,7 @@ class Training {
   void next_forward_after(const GradientBucket& bucket, OpId op);
   /// The same for the whole forward.
   void next_forward_after(OpId op);
-  /// Backward of next iteration's layers in `bucket` waits for `op`.
+  /// Backward of next iteration's layers in `bucket`, and of those that use a weight of them, waits for `op`.
   void next_backward_after(const GradientBucket& bucket, OpId op);
   /// The lowest segment whose parameters are read between the backward pass of the segment before and the end
   /// of this one's: itself, or the first of the blocks that run forward again.
@@ -134,6 +134,7 @@ class Training {
   OpId to_host(const GradientBucket& bucket, int64_t elements, OpId sum);
   /// Those of micro-batches are added up where they lie.
   bool sums_on_host() const { return work_.offload.gradients && accumulation_.micro_batches > 1; }
+  uint32_t segment_of(uint32_t layer) const;
   void find_kept_inputs();
   void offload_inputs(uint32_t segment);
   OpId reload_inputs(uint32_t segment, OpId behind);

@@ -5,11 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <map>
 
 #include "base/data.h"
+#include "base/text.h"
 #include "schemes/recipe.h"
 #include "sim/cost/kernel_cost.h"
 #include "topologies/system.h"
@@ -21,19 +21,6 @@ namespace {
 constexpr std::string_view kProfileFolder = "calibration/profiles";
 
 double real(int64_t n) { return static_cast<double>(n); }
-
-/// Runs of letters and digits, in lower case.
-std::vector<std::string> lower_words(const std::string& text) {
-  std::vector<std::string> out(1);
-  for (const unsigned char c : text) {
-    if (std::isalnum(c) != 0)
-      out.back() += static_cast<char>(std::tolower(c));
-    else if (!out.back().empty())
-      out.emplace_back();
-  }
-  if (out.back().empty()) out.pop_back();
-  return out;
-}
 
 /// How much of what a machine says of itself ("NVIDIA H100 PCIe, 114 processors, 1.75 GHz") is `device`: of
 /// the device's name the words that are there less those that are not, the multiprocessors, the clock.

@@ -146,6 +146,14 @@ void Run::check_executable() const {
 void Run::check_store() const {
   if (exchanges_parameters() && execution_.rate.by_staleness)
     refuse("its workers update with gradients of their own, whose rate no server divides by staleness");
+  if (program_.stores.empty() || compresses()) return;
+  const Store& store = program_.stores[0];
+  for (const Channel& c : program_.channels) {
+    for (std::size_t key = 0; c.to_role == store.role && key < c.key_bytes.size(); ++key) {
+      if (c.key_bytes[key].n < 4 * (program_.buckets[key].elements / store.shares))
+        refuse("gradients for servers travel as fp32 (gradients=fp32 is executed)");
+    }
+  }
 }
 
 void Run::refuse(const std::string& why) const {
@@ -190,7 +198,6 @@ void Run::check_gradients(const Op& op, uint32_t worker) const {
       refuse("gradients of parts of a sequence travel as fp32 (gradients=fp32 is executed)");
   }
   if (!halves) return;
-  if (!program_.stores.empty()) refuse("gradients for servers travel as fp32 (gradients=fp32 is executed)");
   if (execution_.job.scheme->overheads.cycle.ps > 0 && !execution_.backend->asynchronous)
     refuse("a coordinator of processors sums gradients of 4 bytes (gradients=fp32 is executed)");
   if (execution_.job.precision != Precision::fp16) return;

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cmath>
 #include <map>
 
+#include "base/text.h"
 #include "models/optimizer.h"
 #include "sim/cost/kernel_cost.h"
 #include "sim/cost/network_software.h"
@@ -187,12 +187,9 @@ class StockCosts : public Costs {
 
  private:
   void note_other_device() {
-    std::string device = input().system->device(input().system->accelerator(0)).name,
-                model = measured_->model();
-    for (std::string* text : {&device, &model})
-      std::transform(text->begin(), text->end(), text->begin(),
-                     [](unsigned char c) { return std::tolower(c); });
-    if (device.find(model) != std::string::npos) return;
+    const std::string& device = input().system->device(input().system->accelerator(0)).name;
+    const std::vector<std::string> words = lower_words(device), model = lower_words(measured_->model());
+    if (std::search(words.begin(), words.end(), model.begin(), model.end()) != words.end()) return;
     extrapolates_.push_back(
         fmt::format("kernels take what they took on the measured {}, not on {}", measured_->model(), device));
   }

@@ -213,6 +213,8 @@ TEST(Execute, RefusesWhatIsOnlySimulated) {
   for (const auto& [text, precision] : std::initializer_list<std::pair<const char*, Precision>>{
            {"allreduce:gradients=fp16,cycle=1ms", Precision::fp32},
            {"zero:gradients=fp16", Precision::fp16},
+           {"parameter-server:gradients=fp16", Precision::fp32},
+           {"parameter-server:gradients=auto,mode=async,push=node", Precision::bf16},
            {"allreduce:gradients=fp16,priority=on,bucket=0B", Precision::fp16}}) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
     try {

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a visit to a GPU takes for sound, and what not."""
+import argparse
+import json
+import os
 import pathlib
 import subprocess
 import sys
+import tempfile
+import time
 import types
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "calibration"))
 import gpu_visit  # noqa: E402
+import gpu_visit_figures  # noqa: E402
 
 GOOD = """[==========] Running 2 tests from 1 test suite.
 [ RUN      ] A.one
@@ -53,14 +60,153 @@ class Cut(unittest.TestCase):
     def test_a_program_out_of_time_leaves_what_it_printed(self):
         words = [sys.executable, "-uc", "import time; print('begun'); time.sleep(60)"]
         child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        import time
         code, text, _ = gpu_visit.Visit.end_of(types.SimpleNamespace(), child, time.monotonic() + 2)
         self.assertIsNone(code)
         self.assertEqual(text, "begun\n")
 
+    def test_what_a_killed_program_leaves_behind_is_not_awaited(self):
+        child = subprocess.Popen(["sh", "-c", "trap '' INT; sleep 20 & sleep 20"], stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+        began = time.monotonic()
+        code, text, _ = gpu_visit.Visit.end_of(types.SimpleNamespace(), child, began + 0.5, 0.5, 0.5)
+        self.assertEqual((code, text), (None, ""))
+        self.assertLess(time.monotonic() - began, 15)
+
     def test_every_stage_is_in_one_call(self):
         stages = [name for call in gpu_visit.CALLS.values() for name in call if name != "doctor"]
         self.assertEqual(len(stages), len(set(stages)))
+
+
+def trained(model, batch, precision, rate):
+    return {"exit": 0, "seconds": 3, "result": {"reports": [
+        {"devices": 1, "samples_per_second": rate, "iteration_seconds": {"replayed": batch / rate},
+         "inputs": {"model": model, "batch_per_device": str(batch), "precision": precision, "backend": "cuda"}}]}}
+
+
+def checked(model, batch, rate, **more):
+    return {"model": model, "batch_per_device": batch, "executed": rate, "metric": "samples_per_second", "devices": 1,
+            "scheme": "allreduce", **more}
+
+
+class Figures(unittest.TestCase):
+    RESULTS = {"date": "2030-01-02 03:04 UTC", "platform": "Linux", "stages": {
+        "doctor": {"result": [{"part": "GPU0", "found": "NVIDIA X1"}, {"part": "CUDA versions", "found": "CUDA 13"}]},
+        "conformance": {"against-cpu": {"exit": 0, "seconds": 1, "tests": 5, "passed": 4}},
+        "schemes": {"a": {"free": False, "cuda": {"exit": 0}, "cpu": {"exit": 0}},
+                    "b": {"free": True, "cuda": {"exit": 0}, "cpu": {"exit": 0}},
+                    "c": {"free": False, "cuda": {"exit": 0}, "cpu": {"exit": 0}, "problem": "losses"}},
+        "train-bf16": {"lenet5 bf16": trained("lenet5", 8, "bf16", 100)},
+        "again": {"graphs": [{"model": "mlp", "batch": 4, "precision": "fp32", "workers": n, "step_seconds": 0.5}
+                             for n in [1, 2]],
+                  "check tf32": {"result": {"precision": "tf32", "mean_abs_error": 0.5, "max_abs_error": 0.75, "cases": [
+                      checked("vgg16", 32, 7.04, in_interval=True), checked("gpt2", 8, 3, in_interval=False),
+                      checked("vgg16", 32, 9, in_interval=True, devices=2)]}}},
+        "pytorch": {"exit": 0, "gpt2 tf32 eager": {
+            "model": "gpt2", "batch": 8, "precision": "tf32", "mode": "eager", "torch": "2", "step_seconds": 2,
+            "spread": 0, "samples_per_second": 4, "peak_bytes": 5, "warm_seconds": 6}}}}
+
+    def test_they_are_those_of_one_worker(self):
+        found = gpu_visit_figures.figures(self.RESULTS)
+        self.assertEqual((found["machine"], found["date"]), ("NVIDIA X1; CUDA 13", "2030-01-02 03:04 UTC"))
+        rows = [(r["model"], r["batch"], r["precision"], r["samples_per_second"]) for r in found["tandem"]]
+        self.assertEqual(rows, [("lenet5", 8, "bf16", 100), ("mlp", 4, "fp32", 8.0), ("vgg16", 32, "tf32", 7.0),
+                                ("gpt2", 8, "tf32", 3)])
+        self.assertEqual([(r["model"], r["mode"], r["samples_per_second"]) for r in found["pytorch"]], [("gpt2", "eager", 4)])
+        self.assertEqual(found["conformance"], {"2030-01-02 03:04 UTC": "conformance against-cpu: 4 of 5 tests; 3 runs of "
+                         "schemes and offloading on two workers that share the GPU: 1 end at the processor's losses, 1 "
+                         "whose workers wait for nobody end"})
+
+    def test_earlier_visits_keep_theirs(self):
+        new = gpu_visit_figures.figures(self.RESULTS)
+        old = {"machine": "it", "date": "then", "conformance": {"then": "all"}, "tandem": [dict(new["tandem"][0], samples_per_second=1)],
+               "pytorch": [dict(new["pytorch"][0], samples_per_second=1), dict(new["pytorch"][0], mode="graphed")]}
+        both = gpu_visit_figures.merged(old, new)
+        self.assertEqual(list(both["conformance"]), ["then", "2030-01-02 03:04 UTC"])
+        self.assertEqual([r["samples_per_second"] for r in both["tandem"]], [1, 100, 8.0, 7.0, 3])
+        self.assertEqual([(r["mode"], r["samples_per_second"]) for r in both["pytorch"]], [("graphed", 4), ("eager", 4)])
+
+    def test_the_summary_has_a_line_for_each(self):
+        lines = gpu_visit_figures.summary(self.RESULTS)
+        for text in ["  GPU0: NVIDIA X1\n", "  conformance against-cpu: 4 of 5 tests\n", "  gpt2 tf32 eager: 4.0 samples/s\n",
+                     "  lenet5 bf16 x1: 100.0 samples/s, replayed 80.00 ms, 0 calls refused\n",
+                     "  check tf32: mean error 50.0 %, most 75.0 %; 2 of 3 inside their interval\n"]:
+            self.assertIn(text, lines)
+
+
+class ShortCall(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.out = pathlib.Path(self.folder.name) / "out"
+        self.choices = pathlib.Path(self.folder.name) / "choices-found.txt"
+        environment = unittest.mock.patch.dict(os.environ, {"TANDEM_CUDA_CHOICES": str(self.choices)})
+        environment.start()
+        self.addCleanup(environment.stop)
+
+    def visit(self, models=None):
+        v = gpu_visit.Visit(argparse.Namespace(out=self.out, models=models, iterations=7, profile="h200", budget=100, patience=1))
+        self.addCleanup(v.clocks.stop)
+        self.addCleanup(v.log.close)
+        return v
+
+    def test_every_stage_is_there(self):
+        v = self.visit()
+        for name in gpu_visit.CALLS["short"]:
+            self.assertTrue(callable(getattr(v, name.replace("-", "_"))), name)
+
+    def test_a_stage_ends_at_its_limit(self):
+        v = self.visit()
+        with unittest.mock.patch.dict(gpu_visit.SHORT_LIMITS, {"again": 10}):
+            v.stage("again", lambda: {"left": v.left()})
+        self.assertTrue(9 < v.results["stages"]["again"]["left"] <= 10)
+        self.assertGreater(v.left(), 90)
+
+    def test_each_stage_leaves_its_files(self):
+        v = self.visit()
+        self.choices.write_text("a choice")
+        v.stage("beside", lambda: {"a": trained("a", 8, "bf16", 80)})
+        self.assertEqual({f.name for f in self.out.iterdir()} - {"clocks.csv"}, {"visit.json", "summary.txt", "log.txt", "choices.txt"})
+        self.assertEqual(json.loads((self.out / "visit.json").read_text())["tandem"][0]["model"], "a")
+        self.assertIn("80.0 samples/s", (self.out / "summary.txt").read_text())
+
+    def test_choices_of_the_pack_are_taken_once(self):
+        pack = pathlib.Path(self.folder.name) / "pack"
+        pack.mkdir()
+        (pack / "choices.txt").write_text("packed")
+        with unittest.mock.patch.object(gpu_visit, "HERE", pack):
+            self.visit()
+            self.assertEqual(self.choices.read_text(), "packed")
+            self.choices.write_text("packed, and found")
+            self.visit()
+            self.assertEqual(self.choices.read_text(), "packed, and found")
+
+    def test_what_was_executed_is_not_trained_again(self):
+        v = self.visit("a=8;b=4")
+        v.save("intervals", {"check tf32": {"result": {"precision": "tf32", "cases": [checked("a", 8, 5)]}}})
+        asked = []
+        v.tandem = lambda words, limit: asked.append((words[4], words[words.index("--precision") + 1])) or {"exit": 0}
+        v.beside()
+        self.assertEqual(asked, [("b", "tf32"), ("a", "fp16"), ("b", "fp16"), ("a", "fp32"), ("b", "fp32")])
+
+    def test_programs_find_other_lists(self):
+        v = self.visit("a=8;b=4")
+        data = pathlib.Path(v.data_with([{"model": "g", "batch": 2}], v.judged())["TANDEM_DATA"])
+        cases = json.loads((data / "calibration/suite/check-gpu.json").read_text())["cases"]
+        self.assertEqual(cases, [{"model": "a", "batch": 8, "iterations": 30}, {"model": "b", "batch": 4, "iterations": 30}])
+        self.assertEqual(json.loads((data / "calibration/suite/suite-gpu.json").read_text())["graphs"], [{"model": "g", "batch": 2}])
+        for file in ["models/zoo/lenet5.json", "calibration/profiles/h200.json", "calibration/suite/suite.json"]:
+            self.assertTrue((data / file).is_file(), file)
+
+    def test_a_job_that_fails_leaves_the_others(self):
+        v = self.visit("a=8")
+        v.schemes = lambda: {"one": {"exit": 0}}
+        v.torch = lambda words, limit: {"exit": 0, "a bf16 compiled": {"samples_per_second": 3}}
+        v.sanitizer = lambda kinds, checks: {}["missing"]
+        out = v.together()
+        self.assertEqual(out["schemes"], {"one": {"exit": 0}})
+        self.assertEqual(out["compiling a"], {"exit": 0})  # not the rate, which others disturbed
+        self.assertIn("KeyError", out["pools"]["problem"])
+        self.assertEqual(v.compiled(), {"a bf16 compiled": {"exit": 0, "samples_per_second": 3}})
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schemes/offload.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "schemes/job.h"
 
@@ -132,6 +136,106 @@ TEST_F(Offloading, SumsMicroBatchesOnTheHostOrOnTheDevice) {
   EXPECT_EQ(copies(device, 4), static_cast<int>(device.buckets.size()));
   const Program host = program("zero:stage=2,accumulate=4", 2, "optimizer+gradients");
   EXPECT_EQ(copies(host, 1), static_cast<int>(host.buckets.size()));
+}
+
+/// What surely has ended when an op begins: what it waits for, what stands in front of it on its lane, and
+/// what those wait for in turn, in this iteration and the one before.
+class Before {
+ public:
+  Before(const OpList& ops, uint32_t op) : ops_(ops), seen_(2 * ops.size()) { add(op, 0); }
+  bool has(uint32_t op, int back) const { return seen_[static_cast<std::size_t>(back) * ops_.size() + op]; }
+
+ private:
+  void add(uint32_t op, int back) {
+    std::vector<std::pair<uint32_t, int>> open{{op, back}};
+    while (!open.empty()) {
+      const auto [i, at] = open.back();
+      open.pop_back();
+      const auto reach = [&](uint32_t to, int behind) {
+        if (behind > 1 || ops_[to].every != 1) return;  // not in each iteration
+        auto&& known = seen_[static_cast<std::size_t>(behind) * ops_.size() + to];
+        if (!known) open.emplace_back(to, behind);
+        known = true;
+      };
+      for (const Dep& d : ops_[i].deps) reach(d.op, at + d.lag);
+      const auto count = static_cast<uint32_t>(ops_.size());
+      for (uint32_t k = 1; k <= count; ++k) {  // the one in front of it on its lane
+        const uint32_t to = (i + count - k) % count;
+        if (ops_[to].lane != ops_[i].lane || ops_[to].every != 1) continue;
+        reach(to, at + (to >= i ? 1 : 0));
+        break;
+      }
+    }
+  }
+  const OpList& ops_;
+  std::vector<bool> seen_;
+};
+
+/// Do passes of these layers make gradients of the bucket: of their own weights, or of one that they use?
+bool makes_gradients(const Graph& graph, const Task& task, const Bucket& bucket) {
+  int64_t first = 0;  // of the flat vector, in which the last layer comes first
+  for (auto i = static_cast<uint32_t>(graph.layers().size()); i-- > 0;) {
+    const int64_t end = first + graph.layers()[i].parameter_elements();
+    const bool in_it = first < bucket.first + bucket.elements && bucket.first < end;
+    for (uint32_t user = i; in_it && user < graph.layers().size(); ++user) {
+      if ((user == i || graph.tied_to(user) == i) && user >= task.layer && user < task.layer + task.layers)
+        return true;
+    }
+    first = end;
+  }
+  return false;
+}
+
+/// Each backward pass against each offload and scatter of gradients that it makes; how many such pairs.
+int check_readers(const Graph& graph, const Program& p, const std::string& what) {
+  const OpList& ops = p.roles[0].ops;
+  int pairs = 0;
+  for (uint32_t w = 0; w < ops.size(); ++w) {
+    if (ops[w].kind != OpKind::compute || ops[w].lane != Lane::compute) continue;
+    const Task& task = p.tasks[ops[w].what];
+    if (task.pass != Pass::backward_weights || task.again) continue;
+    const Before before(ops, w);
+    for (uint32_t r = 0; r < ops.size(); ++r) {
+      const bool scatters = ops[r].kind == OpKind::collective && ops[r].payload == Payload::gradients &&
+                            p.collectives[ops[r].what].kind == CollKind::reduce_scatter;
+      if ((ops[r].lane != Lane::offload && !scatters) || ops[r].every != 1) continue;
+      if (!makes_gradients(graph, task, p.buckets[ops[r].key])) continue;
+      ++pairs;
+      const std::string of =
+          fmt::format("{}: {} and {}", what, p.labels[ops[w].label], p.labels[ops[r].label]);
+      EXPECT_TRUE(Before(ops, r).has(w, 0)) << of << '\n' << print(p);
+      EXPECT_TRUE(before.has(r, 1)) << of << '\n' << print(p);
+    }
+  }
+  return pairs;
+}
+
+/// A micro-batch's gradients are not written over before those of the one before have left the device, and
+/// they leave when the last layer has made its part: a tied output layer makes some of the embedding's.
+TEST(OffloadedGradients, AreReadBetweenWhatWritesThem) {
+  const std::string llama =
+      "llama3.2-1b:layers=2,hidden=16,heads=2,kv_heads=1,head_dim=8,feed=32,vocabulary=40,sequence=8";
+  for (const std::string& model : {std::string("gpt2:layers=2,hidden=16,heads=2,vocabulary=40,sequence=8"),
+                                   llama, std::string("lenet5")}) {
+    const Graph graph = Graph::load(model);
+    for (const char* name :
+         {"zero:stage=2,accumulate=3,bucket=1KiB", "zero:stage=2,accumulate=3,bucket=1KiB,overlap=off",
+          "zero:stage=3,accumulate=3,bucket=1KiB"}) {
+      for (const int64_t devices : {1, 2}) {
+        const ResolvedScheme scheme = resolve_scheme(name, {});
+        const Job job{&graph,
+                      &scheme,
+                      4,
+                      Precision::fp32,
+                      &optimizer("adam"),
+                      false,
+                      {},
+                      parse_offload("optimizer+gradients", {})};
+        const Program p = compile(job, {devices, 1, devices});
+        EXPECT_GT(check_readers(graph, p, fmt::format("{} of {} on {}", name, model, devices)), 0);
+      }
+    }
+  }
 }
 
 TEST_F(Offloading, BringsUpWhatBlocksKeep) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 
@@ -517,6 +518,27 @@ TEST(Settings, PredictionsAreAsRecorded) {
         << title << ": rewrite with TANDEM_UPDATE_GOLDENS=1 and explain the change";
   }
   if (updates) write_file(path, now);
+}
+
+/// "GH200" has another's model number in it, and is another model.
+TEST(Settings, KernelsOfAnotherModelSaySo) {
+  const auto notes_on = [&](const std::string& model) {
+    std::string text = read_file(TANDEM_ROOT "/topologies/systems/hgx-h200.json");
+    const std::string own = "h200-sxm";
+    text.replace(text.find(own), own.size(), model);
+    const System system = System::from_json(Json::parse(text, model));
+    const Graph graph = Graph::load("lenet5");
+    const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+    Prediction p = prediction_of(graph, system, scheme, 2, 8);
+    p.profile = "h200";
+    const std::vector<std::string> all = simulate(p).extrapolates;
+    return std::count_if(all.begin(), all.end(), [](const std::string& note) {
+      return note.find("on the measured H200") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(notes_on("h200-sxm"), 0);
+  EXPECT_EQ(notes_on("gh200"), 1);
+  EXPECT_EQ(notes_on("h100-sxm"), 1);
 }
 
 }  // namespace

@@ -4,34 +4,13 @@
 // them, for which it counts once.
 #include <type_traits>
 
+#include "exec/device/cuda/divisor.h"
 #include "exec/device/cuda/storage.h"
 #include "exec/lower/call_shapes.h"
 
 namespace tandem::exec::cuda {
 
 namespace {
-
-/// Divides numbers from 0 up by one that is not known before.
-template <typename I>
-struct Divisor {
-  I by;
-  explicit Divisor(I d) : by(d) {}
-  __device__ I quotient(I n) const { return n / by; }
-};
-/// Below 2^31 by a product, in a fifth of a division's instructions.
-template <>
-struct Divisor<int32_t> {
-  int32_t by;
-  int shift = 31;
-  uint32_t factor;  ///< 2^shift / by, rounded up: adds less than n / 2^shift <= 1 / by to a quotient
-  explicit Divisor(int32_t d) : by(d) {
-    while ((uint64_t{1} << (shift - 31)) < static_cast<uint64_t>(d)) ++shift;
-    factor = static_cast<uint32_t>(((uint64_t{1} << shift) - 1) / static_cast<uint64_t>(d) + 1);
-  }
-  __device__ int32_t quotient(int32_t n) const {
-    return static_cast<int32_t>(static_cast<uint64_t>(static_cast<uint32_t>(n)) * factor >> shift);
-  }
-};
 
 /// Of neighbouring channels in one window, the position of each maximum; aligned to 16 bytes at most.
 template <int W>

@@ -4,43 +4,23 @@
 // are made by one block each 32 outputs, in order.
 #include <type_traits>
 
+#include "exec/device/cuda/divisor.h"
 #include "exec/device/cuda/storage.h"
 
 namespace tandem::exec::cuda {
 
 namespace {
 
-/// What divides by a number known beforehand. Below 2^31 by a product and a shift (Granlund and Montgomery
-/// 1994, "Division by invariant integers using multiplication", figure 4.1).
-template <typename I>
-struct Divisor {
-  I by = 1;
-  __device__ I operator()(I n) const { return n / by; }
-};
-template <>
-struct Divisor<uint32_t> {
-  uint32_t factor = 1, shift = 0;
-  Divisor() = default;
-  explicit Divisor(uint32_t by) {
-    while (uint64_t{1} << shift < by) ++shift;
-    factor = static_cast<uint32_t>(((((uint64_t{1} << shift) - by) << 32) / by) + 1);
-  }
-  __device__ uint32_t operator()(uint32_t n) const {
-    return (static_cast<uint32_t>(uint64_t{n} * factor >> 32) + n) >> shift;
-  }
-};
-
 /// Index arithmetic of N operands over one set of dimensions, in numbers of type I.
 template <int N, typename I = int64_t>
 struct Walk {
   int dims = 0;
   I count = 1;
-  Divisor<I> divide[Strided::kMostDims];
-  I sizes[Strided::kMostDims] = {}, strides[N][Strided::kMostDims] = {};
+  Divisor<I> sizes[Strided::kMostDims];
+  I strides[N][Strided::kMostDims] = {};
 
   void add(int64_t size, const std::vector<std::vector<int64_t>>& from, std::size_t d) {
-    sizes[dims] = static_cast<I>(size);
-    divide[dims] = Divisor<I>{sizes[dims]};
+    sizes[dims] = Divisor<I>(static_cast<I>(size));
     for (int o = 0; o < N; ++o) strides[o][dims] = static_cast<I>(from[static_cast<std::size_t>(o)][d]);
     ++dims;
     count *= static_cast<I>(size);
@@ -51,7 +31,7 @@ struct Walk {
     for (int d = dims - 1; d > 0; --d) {
 #pragma unroll
       for (int k = 0; k < K; ++k) {
-        const I next = divide[d](i[k]), index = i[k] - next * sizes[d];
+        const I next = sizes[d].quotient(i[k]), index = i[k] - next * sizes[d].by;
 #pragma unroll
         for (int o = 0; o < N; ++o) at[k][o] += index * strides[o][d];
         i[k] = next;
