@@ -44,7 +44,9 @@ CALLS = {1: ["doctor", "conformance", "train-bf16", "hardware", "train-more"],
 MIXTURE = ("mixtral-8x7b:layers=2,hidden=32,heads=4,kv_heads=2,head_dim=8,feed=64,vocabulary=64,sequence=16,experts=4")
 TINY = "transformer-tiny:hidden=16,heads=2,vocabulary=40,sequence=8"
 SCHEMES = [(scheme, TINY, "off") for scheme in [
-    "allreduce", "allreduce:algorithm=ring", "allreduce:compression=fp16", "allreduce:gradients=fp16", "zero:stage=1",
+    "allreduce", "allreduce:algorithm=ring", "allreduce:compression=fp16", "allreduce:gradients=fp16",
+    "allreduce:compression=int8", "allreduce:compression=topk,density=0.1", "allreduce:compression=powersgd",
+    "parameter-server:compression=int8", "parameter-server:compression=topk,density=0.1", "zero:stage=1",
     "zero:stage=2", "zero:stage=3", "fsdp", "pipeline:microbatches=4", "pipeline:microbatches=4,schedule=interleaved",
     "layer-split", "tensor-parallel", "tensor-parallel:sequence=on", "hybrid:context=2", "hybrid:sharding=3",
     "parameter-server", "parameter-server:server=gpu", "parameter-server:mode=async,server=gpu", "local-sgd:every=3",
@@ -310,7 +312,7 @@ class Visit:
             return {"problem": "compute-sanitizer is not installed"}
         # Own kernels alone: cuDNN's are many and not ours. A test takes 2 to 20 s under it.
         few = "--gtest_filter=" + ":".join(f"*Conformance*{kind}*" for kind in
-                                           ["norm", "_pool", "softmax", "embedding", "attention"])
+                                           ["norm", "_pool", "softmax", "embedding", "attention", "Compression"])
         return {check: self.sharded([tool, "--tool", check, "--error-exitcode", "99", self.bin / "gpu_test", few], 80)
                 for check in ["memcheck", "racecheck"]}
 

@@ -380,7 +380,7 @@ const Table& own_kernels() {
     Table t{};
     for (const auto add :
          {add_basic, add_elementwise, add_strided, add_batch_norm, add_row_norm, add_pool, add_softmax,
-          add_attention, add_recurrent, add_embedding, add_experts, add_fallback}) {
+          add_attention, add_recurrent, add_embedding, add_experts, add_compression, add_fallback}) {
       add(t);
     }
     return t;
