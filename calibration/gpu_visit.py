@@ -51,7 +51,9 @@ CALLS = {"1": ["doctor", "conformance", "train-bf16", "hardware", "train-more"],
 MIXTURE = ("mixtral-8x7b:layers=2,hidden=32,heads=4,kv_heads=2,head_dim=8,feed=64,vocabulary=64,sequence=16,experts=4")
 TINY = "transformer-tiny:hidden=16,heads=2,vocabulary=40,sequence=8"
 SCHEMES = [(scheme, TINY, "off") for scheme in [
-    "allreduce", "allreduce:algorithm=ring", "allreduce:compression=fp16", "allreduce:gradients=fp16", "zero:stage=1",
+    "allreduce", "allreduce:algorithm=ring", "allreduce:compression=fp16", "allreduce:gradients=fp16",
+    "allreduce:compression=int8", "allreduce:compression=topk,density=0.1", "allreduce:compression=powersgd",
+    "parameter-server:compression=int8", "parameter-server:compression=topk,density=0.1", "zero:stage=1",
     "zero:stage=2", "zero:stage=3", "fsdp", "pipeline:microbatches=4", "pipeline:microbatches=4,schedule=interleaved",
     "layer-split", "tensor-parallel", "tensor-parallel:sequence=on", "hybrid:context=2", "hybrid:sharding=3",
     "parameter-server", "parameter-server:server=gpu", "parameter-server:mode=async,server=gpu", "local-sgd:every=3",
@@ -327,7 +329,8 @@ class Visit(Short):
     def gradients(self):
         return self.sharded([self.bin / "gpu_test", "--gtest_filter=*Gradient*"], 90, TANDEM_TEST_BACKEND="cuda")
 
-    def sanitizer(self, kinds=("norm", "_pool", "softmax", "embedding", "attention"), checks=("memcheck", "racecheck")):
+    def sanitizer(self, kinds=("norm", "_pool", "softmax", "embedding", "attention", "Compression"),
+                  checks=("memcheck", "racecheck")):
         tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
         if not os.access(tool, os.X_OK):
             return {"problem": "compute-sanitizer is not installed"}

@@ -4,7 +4,8 @@
 
   gpu_visit_torch.py hardware                            copies, products, launches
   gpu_visit_torch.py train MODEL:BATCH:PRECISION:MODE... samples per second of the same models; MODE is eager,
-                                                         deterministic (as tandem computes), graphed or compiled
+                                                         deterministic (as tandem computes), graphed, compiled,
+                                                         or nchw: eager with images channel by channel
 """
 import gc
 import itertools
@@ -185,7 +186,7 @@ def train(model, batch, precision, mode):
     with torch.device("cuda"):  # where millions of random numbers are drawn in no time
         module, x, y = make(model, batch)
     module.train()
-    if x.dim() == 4:
+    if x.dim() == 4 and mode != "nchw":
         module = module.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9)
     forward = torch.compile(module) if mode == "compiled" else module

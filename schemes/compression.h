@@ -14,21 +14,10 @@
 
 #include "base/options.h"
 #include "models/graph.h"
+#include "schemes/factors.h"
 #include "schemes/program.h"
 
 namespace tandem::schemes {
-
-inline constexpr int64_t kScaledTogether = 512;
-
-/// A tensor of a bucket, or the part of one that lies in it.
-struct Factors {
-  int64_t first = 0;  ///< element of the bucket
-  int64_t rows = 0, columns = 1;
-  int32_t rank = 0;  ///< 0: it travels as it is, as vectors do and matrices that would shrink to no less than
-                     ///< half (torch.distributed's powerSGD_hook, min_compression_rate = 2)
-  int64_t left() const { return rank > 0 ? rows * rank : rows * columns; }  ///< words in the first sum ...
-  int64_t right() const { return columns * rank; }                          ///< ... and in the second
-};
 
 /// One bucket's gradients on the way.
 /// Immutable once made: any thread may read it.

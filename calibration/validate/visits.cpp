@@ -25,7 +25,7 @@ constexpr std::string_view kVisits = "calibration/data/visits";
 std::vector<std::string> columns_of(const std::set<std::string>& found) {
   std::vector<std::string> out;
   for (const char* precision : {"bf16", "fp16", "fp8", "tf32", "fp32"}) {
-    for (const char* mode : {"", " graphed", " compiled", " eager", " deterministic"}) {
+    for (const char* mode : {"", " graphed", " compiled", " eager", " deterministic", " nchw"}) {
       const std::string column = *mode == 0 ? precision : fmt::format("PyTorch {}{}", precision, mode);
       if (found.count(column) != 0) out.push_back(column);
     }

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "exec/device/compression_shape.h"
 #include "exec/device/cpu/kernel.h"
 
 namespace tandem::exec {
@@ -17,27 +18,6 @@ namespace {
 
 using Buffers = std::span<float* const>;
 using Compress = std::function<void(Buffers)>;
-
-/// What Call::shape says.
-struct CompressionShape {
-  Compression::Kind kind = Compression::Kind::none;
-  bool feedback = true;
-  int64_t elements = 0, workers = 1, kept = 0, message = 0;
-  std::vector<Factors> factors;
-};
-
-CompressionShape unpack_compression(const std::vector<int64_t>& from) {
-  CompressionShape s{static_cast<Compression::Kind>(from.at(0)),
-                     from.at(1) != 0,
-                     from.at(2),
-                     from.at(3),
-                     from.at(4),
-                     from.at(5),
-                     {}};
-  for (std::size_t i = 6; i + 4 <= from.size(); i += 4)
-    s.factors.push_back({from[i], from[i + 1], from[i + 2], static_cast<int32_t>(from[i + 3])});
-  return s;
-}
 
 /// What travels is `delta`: these gradients, and what was left out of those before.
 void take_gradients(const CompressionShape& s, Buffers o) {
@@ -51,16 +31,13 @@ Scaled scaled(const CompressionShape& s, int64_t number) {
   const int64_t first = number * kScaledTogether;
   return {first, std::min(kScaledTogether, s.elements - first)};
 }
-int64_t scaled_count(const CompressionShape& s) {
-  return (s.elements + kScaledTogether - 1) / kScaledTogether;
-}
 
 /// Scales first, then a byte an element. What is not finite stays so, in the scale.
 void compress_int8(const CompressionShape& s, Buffers o) {
   take_gradients(s, o);
   float *scales = o[0], *delta = s.feedback ? o[1] : o[2];
-  auto* numbers = reinterpret_cast<int8_t*>(scales + scaled_count(s));
-  for (int64_t b = 0; b < scaled_count(s); ++b) {
+  auto* numbers = reinterpret_cast<int8_t*>(scales + s.scales());
+  for (int64_t b = 0; b < s.scales(); ++b) {
     const Scaled at = scaled(s, b);
     float largest = 0;
     bool finite = true;
@@ -81,8 +58,8 @@ void decompress_int8(const CompressionShape& s, Buffers o) {
   std::fill_n(sum, s.elements, 0.0F);
   for (int64_t w = 0; w < s.workers; ++w) {
     const float* scales = o[1] + w * s.message;
-    const auto* numbers = reinterpret_cast<const int8_t*>(scales + scaled_count(s));
-    for (int64_t b = 0; b < scaled_count(s); ++b) {
+    const auto* numbers = reinterpret_cast<const int8_t*>(scales + s.scales());
+    for (int64_t b = 0; b < s.scales(); ++b) {
       const Scaled at = scaled(s, b);
       for (int64_t i = at.first; i < at.first + at.count; ++i)
         sum[i] += scales[b] * static_cast<float>(numbers[i]);
@@ -123,23 +100,13 @@ void decompress_topk(const CompressionShape& s, Buffers o) {
   }
 }
 
-/// f(factors, its part of the first sum, its part of the second).
-template <typename F>
-void each_factor(const CompressionShape& s, float* buffer, F f) {
-  float *left = buffer, *right = buffer + s.message;
-  for (const Factors& at : s.factors) {
-    f(at, left, right);
-    left += at.left();
-    right += at.right();
-  }
-}
-
 /// P = M Q, with the Q of the iteration before.
 void compress_powersgd(const CompressionShape& s, Buffers o) {
   take_gradients(s, o);
   const float* delta = s.feedback ? o[1] : o[2];
-  each_factor(s, o[0], [&](const Factors& f, float* p, const float* q) {
-    const float* m = delta + f.first;
+  s.each_factor([&](const Factors& f, int64_t left, int64_t right) {
+    const float *m = delta + f.first, *q = o[0] + right;
+    float* p = o[0] + left;
     if (f.rank == 0)
       std::copy_n(m, f.left(), p);
     else
@@ -168,8 +135,9 @@ void make_orthonormal(const Factors& f, float* p) {
 /// Q = M^T P.
 void orthogonalise(const CompressionShape& s, Buffers o) {
   const float* delta = o[1];
-  each_factor(s, o[0], [&](const Factors& f, float* p, float* q) {
+  s.each_factor([&](const Factors& f, int64_t left, int64_t right) {
     if (f.rank == 0) return;
+    float *p = o[0] + left, *q = o[0] + right;
     make_orthonormal(f, p);
     cpu::sgemm(true, false, f.columns, f.rank, f.rows, delta + f.first, f.columns, p, f.rank, 0, q, f.rank);
   });
@@ -177,7 +145,8 @@ void orthogonalise(const CompressionShape& s, Buffers o) {
 
 /// P Q^T is the sum over workers; each is left with what its own has beyond the mean.
 void decompress_powersgd(const CompressionShape& s, Buffers o) {
-  each_factor(s, o[1], [&](const Factors& f, const float* p, const float* q) {
+  s.each_factor([&](const Factors& f, int64_t left, int64_t right) {
+    const float *p = o[1] + left, *q = o[1] + right;
     float* sum = o[0] + f.first;
     if (f.rank == 0)
       std::copy_n(p, f.left(), sum);
@@ -193,7 +162,7 @@ void decompress_powersgd(const CompressionShape& s, Buffers o) {
 }  // namespace
 
 Compress host_compression(const Call& call) {
-  const CompressionShape s = unpack_compression(call.shape);
+  const CompressionShape s(call);
   using Kind = Compression::Kind;
   const bool back = call.function == Function::decompress;
   if (call.function == Function::orthogonalise) return [s](Buffers o) { orthogonalise(s, o); };

@@ -290,6 +290,8 @@ Worker::Act Worker::layers(uint32_t index) {
   const bool labels = judges && w.parts.back() == 0 && split && loads && !has_input();
   if (labels) driver_->reserve_staging(LaneDriver::Staging::input, graph().input_elements());
   const auto at = static_cast<std::size_t>(slot(op));
+  // Feedback would keep for ever what is not finite.
+  const bool alone = run_.store() != nullptr || offloads() || run_.compresses();
   std::vector<float*> losses;
   for (const TensorId t : graph().losses()) losses.push_back(tensor(t, static_cast<int64_t>(at)));
   return [=, this, micro = int32_t{op.micro}](int32_t iteration) {
@@ -301,8 +303,7 @@ Worker::Act Worker::layers(uint32_t index) {
     if (ends) driver_->take_losses(losses);
     const int32_t step = iteration * run_.stages().micros() + micro;
     for (const auto& [begin, end] : w.ranges) {
-      device_->unscale(gradients_at(begin), end - begin, run_.store() != nullptr || offloads(),
-                       Lane::compute);
+      device_->unscale(gradients_at(begin), end - begin, alone, Lane::compute);
       if (run_.execution().integer_gradients) integers(begin, end, step);
       for (const Slice& s : sums)
         add_up(std::max(begin, s.first), std::min(end, s.first + s.elements),

@@ -210,7 +210,7 @@ class Block {
   }
 
   /// What each thread shows the others of its warp.
-  uint32_t shown[1024] = {};
+  uint64_t shown[1024] = {};
   int any = 0;
 
  private:
@@ -276,11 +276,12 @@ inline int __syncthreads_or(int predicate) {
 /// All lanes of a warp take the same way to it, so that one turn later all have shown their value.
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int distance) {
-  static_assert(sizeof(T) == 4);
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   auto& b = emulated::Block::running();
-  b.shown[b.thread()] = std::bit_cast<uint32_t>(value);
+  std::memcpy(&b.shown[b.thread()], &value, sizeof(T));
   b.yield();
-  const T out = std::bit_cast<T>(b.shown[b.thread() ^ static_cast<unsigned>(distance)]);
+  T out;
+  std::memcpy(&out, &b.shown[b.thread() ^ static_cast<unsigned>(distance)], sizeof(T));
   b.yield();
   return out;
 }
@@ -289,7 +290,7 @@ inline unsigned __ballot_sync(unsigned, bool predicate) {
   b.shown[b.thread()] = predicate ? 1 : 0;
   b.yield();
   unsigned out = 0;
-  for (unsigned k = 0; k < 32; ++k) out |= b.shown[b.thread() / 32 * 32 + k] << k;
+  for (unsigned k = 0; k < 32; ++k) out |= static_cast<unsigned>(b.shown[b.thread() / 32 * 32 + k]) << k;
   b.yield();
   return out;
 }
@@ -297,5 +298,6 @@ inline unsigned atomicMax(unsigned* at, unsigned value) { return std::exchange(*
 inline unsigned atomicAdd(unsigned* at, unsigned value) { return std::exchange(*at, *at + value); }
 inline void __threadfence() {}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __uint_as_float(uint32_t x) { return std::bit_cast<float>(x); }
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }

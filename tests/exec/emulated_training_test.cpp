@@ -35,7 +35,8 @@ const Backend& device() {
 }
 
 ExecutionResult train(const Backend& backend, const Graph& graph, const char* scheme, int64_t workers,
-                      int32_t iterations, Precision precision, int64_t nodes, const char* recompute = "off") {
+                      int32_t iterations, Precision precision, int64_t nodes, const char* recompute = "off",
+                      const char* offload = "off") {
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
   Execution e;
   e.job.graph = &graph;
@@ -45,6 +46,7 @@ ExecutionResult train(const Backend& backend, const Graph& graph, const char* sc
   e.job.batch = 4;
   e.job.precision = precision;
   e.job.recompute = parse_recompute(recompute, {});
+  e.job.offload = parse_offload(offload, {});
   e.job.optimizer = &optimizer("momentum");
   e.iterations = iterations;
   e.warmup = 1;
@@ -55,8 +57,20 @@ ExecutionResult train(const Backend& backend, const Graph& graph, const char* sc
 }
 ExecutionResult train(const Backend& backend, const char* model, const char* scheme, int64_t workers,
                       int32_t iterations, Precision precision = Precision::fp32, int64_t nodes = 1,
-                      const char* recompute = "off") {
-  return train(backend, Graph::load(model), scheme, workers, iterations, precision, nodes, recompute);
+                      const char* recompute = "off", const char* offload = "off") {
+  return train(backend, Graph::load(model), scheme, workers, iterations, precision, nodes, recompute,
+               offload);
+}
+
+/// Of the norm.
+double distance(const std::vector<float>& got, const std::vector<float>& want) {
+  double difference = 0, all = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double w = static_cast<double>(want[i]), error = static_cast<double>(got[i]) - w;
+    difference += error * error;
+    all += w * w;
+  }
+  return std::sqrt(difference / all);
 }
 
 void expect_same(const char* model, const char* scheme, int64_t workers, int32_t iterations = 8) {
@@ -180,14 +194,8 @@ void expect_same(const char* model, int64_t workers, int32_t iterations) {
     for (std::size_t i = 0; i < cpu.losses.size(); ++i)
       EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 0.02 * cpu.losses.front()) << name(p) << " iteration " << i;
     EXPECT_NE(gpu.losses.front(), cpu.losses.front()) << name(p);
-    double difference = 0, all = 0;
-    for (std::size_t i = 0; i < cpu.parameters.size(); ++i) {
-      const double want = static_cast<double>(cpu.parameters[i]),
-                   error = static_cast<double>(gpu.parameters[i]) - want;
-      difference += error * error;
-      all += want * want;
-    }
-    EXPECT_LT(std::sqrt(difference / all), p == Precision::fp16 ? 0.01 : 0.05) << name(p);
+    const double apart = distance(gpu.parameters, cpu.parameters);
+    EXPECT_LT(apart, p == Precision::fp16 ? 0.01 : 0.05) << name(p);
   }
 }
 
@@ -236,14 +244,8 @@ TEST(EmulatedTraining, NormsTakeOnWhatFollowsThem) {
     for (std::size_t i = 0; i < plain.losses.size(); ++i)
       EXPECT_NEAR(fused.losses[i], plain.losses[i], tolerance * plain.losses[0]) << name(p) << " " << i;
     EXPECT_LT(plain.losses.back(), plain.losses.front());
-    double difference = 0, all = 0;
-    for (std::size_t i = 0; i < plain.parameters.size(); ++i) {
-      const double want = static_cast<double>(plain.parameters[i]),
-                   error = static_cast<double>(fused.parameters[i]) - want;
-      difference += error * error;
-      all += want * want;
-    }
-    EXPECT_LT(std::sqrt(difference / all), tolerance) << name(p);
+    const double apart = distance(fused.parameters, plain.parameters);
+    EXPECT_LT(apart, tolerance) << name(p);
   }
 }
 
@@ -317,15 +319,9 @@ TEST(EmulatedTraining, GradientsTravelInTwoBytes) {
   const auto expect_near = [&](const char* text, Precision p, int64_t workers, int64_t nodes = 1) {
     const auto half = train(device(), model, text, workers, 10, p, nodes),
                whole = train(device(), model, "allreduce:bucket=8KiB", workers, 10, p, nodes);
-    double difference = 0, all = 0;
-    for (std::size_t i = 0; i < whole.parameters.size(); ++i) {
-      const double want = static_cast<double>(whole.parameters[i]),
-                   error = static_cast<double>(half.parameters[i]) - want;
-      difference += error * error;
-      all += want * want;
-    }
-    EXPECT_GT(difference, 0) << text;
-    EXPECT_LT(std::sqrt(difference / all), p == Precision::bf16 ? 0.02 : 0.004) << text << " " << name(p);
+    const double apart = distance(half.parameters, whole.parameters);
+    EXPECT_GT(apart, 0) << text;
+    EXPECT_LT(apart, p == Precision::bf16 ? 0.02 : 0.004) << text << " " << name(p);
     EXPECT_LT(half.losses.back(), half.losses.front());
   };
   for (const Precision p : {Precision::bf16, Precision::fp16, Precision::fp32}) {
@@ -335,6 +331,44 @@ TEST(EmulatedTraining, GradientsTravelInTwoBytes) {
   expect_near("allreduce:gradients=auto,algorithm=ring", Precision::bf16, 3);
   expect_near("zero:stage=2,gradients=auto,bucket=1KiB", Precision::bf16, 3);
   expect_near("zero:stage=1,gradients=auto,sharding-group=node", Precision::bf16, 4, 2);
+}
+
+/// The way is the CPU's. Where a gradient's rounding takes it over a threshold it comes one step later, or
+/// differs by as much as its scale.
+TEST(EmulatedTraining, CompressesAsTheCpu) {
+  const auto expect_near = [](const char* scheme, const char* offload, double apart) {
+    SCOPED_TRACE(fmt::format("{} offload {}", scheme, offload));
+    const auto cpu = train(backends_registry().at("cpu"), "digits-cnn", scheme, 2, 10, Precision::fp32, 1,
+                           "off", offload),
+               gpu = train(device(), "digits-cnn", scheme, 2, 10, Precision::fp32, 1, "off", offload);
+    ASSERT_EQ(gpu.losses.size(), cpu.losses.size());
+    for (std::size_t i = 0; i < cpu.losses.size(); ++i)
+      EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 1e-4 * cpu.losses.front()) << "iteration " << i;
+    EXPECT_LT(cpu.losses.back(), cpu.losses.front());
+    EXPECT_LT(distance(gpu.parameters, cpu.parameters), apart);
+  };
+  for (const char* scheme :
+       {"allreduce:compression=int8", "allreduce:compression=int8,error-feedback=off,bucket=8KiB",
+        "allreduce:compression=topk,density=0.1,bucket=8KiB", "allreduce:compression=powersgd",
+        "allreduce:compression=powersgd,rank=1,bucket=8KiB,accumulate=2",
+        "allreduce:compression=int8,algorithm=ring", "parameter-server:compression=int8",
+        "parameter-server:compression=topk,shards=3,bucket=8KiB"})
+    expect_near(scheme, "off", 1e-3);
+  for (const char* scheme : {"allreduce:compression=int8", "allreduce:compression=powersgd"})
+    expect_near(scheme, "optimizer", 1e-3);
+}
+
+/// In fp16 the first steps overflow. What they leave out is finite: what is learned afterwards is as without.
+TEST(EmulatedTraining, CompressedGradientsOutliveAnOverflow) {
+  for (const char* scheme : {"allreduce:compression=int8", "allreduce:compression=topk,density=0.2",
+                             "allreduce:compression=powersgd", "allreduce:compression=int8,update=all"}) {
+    first_scale[0] = first_scale[1] = 0x1p26F;
+    const ExecutionResult r = train(device(), "digits-mlp", scheme, 2, 40, Precision::fp16);
+    first_scale[0] = first_scale[1] = 1024;
+    EXPECT_LT(emulated_loss_scales(0).back(), 0x1p24F) << scheme;
+    for (const float p : r.parameters) ASSERT_TRUE(std::isfinite(p)) << scheme;
+    EXPECT_LT(r.losses.back(), 0.9 * r.losses.front()) << scheme;
+  }
 }
 
 /// In fp16 with the loss's scale: a gradient of 1e-9 is there on the other side, one too large is infinite.

@@ -378,9 +378,9 @@ void add_basic(Table& t) {
 const Table& own_kernels() {
   static const Table table = [] {
     Table t{};
-    for (const auto add :
-         {add_basic, add_elementwise, add_strided, add_batch_norm, add_row_norm, add_pool, add_softmax,
-          add_attention, add_log_sums, add_rotary, add_recurrent, add_embedding, add_experts, add_fallback}) {
+    for (const auto add : {add_basic, add_elementwise, add_strided, add_batch_norm, add_row_norm, add_pool,
+                           add_softmax, add_attention, add_log_sums, add_rotary, add_recurrent, add_embedding,
+                           add_experts, add_compression, add_fallback}) {
       add(t);
     }
     return t;

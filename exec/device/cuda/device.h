@@ -116,15 +116,20 @@ void map2(int64_t n, F f, T* y, const T* a, const T* b, Stream stream) {
 
 // ---- reductions: always in the same order ----
 constexpr int kTileRows = 8;  ///< of a block that has a warp per row
-/// v[k] summed over all threads of the block, known to all of them. Whole warps, at most 1024 threads.
-template <int N>
-__device__ void block_sum(float (&v)[N]) {
-  __shared__ float part[N][kWarp];
-  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, warps = blockDim.x / kWarp;
+/// v[k] summed over a warp, known to all of it.
+template <int N, typename T>
+__device__ void warp_sum(T (&v)[N]) {
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     for (int d = kWarp / 2; d > 0; d /= 2) v[k] += __shfl_xor_sync(0xffffffffU, v[k], d);
   }
+}
+/// v[k] summed over all threads of the block, known to all of them. Whole warps, at most 1024 threads.
+template <int N, typename T>
+__device__ void block_sum(T (&v)[N]) {
+  __shared__ T part[N][kWarp];
+  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, warps = blockDim.x / kWarp;
+  warp_sum(v);
   if (warps == 1) return;
   __syncthreads();  // what an earlier call left has been read
   if (lane == 0) {
@@ -133,7 +138,7 @@ __device__ void block_sum(float (&v)[N]) {
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    float sum = 0;
+    T sum = 0;
     for (unsigned w = 0; w < warps; ++w) sum += part[k][w];
     v[k] = sum;
   }

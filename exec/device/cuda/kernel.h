@@ -84,6 +84,7 @@ void add_rotary(Table& table);       // rotary.cu
 void add_recurrent(Table& table);    // recurrent.cu
 void add_embedding(Table& table);    // embedding.cu: and weights in fewer bits
 void add_experts(Table& table);      // experts.cu
+void add_compression(Table& table);  // compression.cu: gradients on their way in another form
 void add_fallback(Table& table);     // fallback.cu: products and convolutions without a library
 
 /// All of them, by our own kernels alone; every function has an entry.
