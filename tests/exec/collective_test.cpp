@@ -20,7 +20,9 @@ constexpr CollKind kKinds[] = {CollKind::all_reduce, CollKind::reduce_scatter, C
 
 /// Small integers: sums of many are exact in single precision.
 float value(uint32_t rank, int64_t element, uint32_t round) {
-  return static_cast<float>(draw_bits(7, rank, static_cast<uint64_t>(element), round) % 17) - 8;
+  return static_cast<float>(
+             mix64((uint64_t{rank} << 48) + (uint64_t{round} << 32) + static_cast<uint64_t>(element)) % 17) -
+         8;
 }
 
 /// Does rank r hold element e's result afterwards, and what is it?
@@ -45,10 +47,21 @@ float expected(CollKind kind, uint32_t ranks, int64_t elements, int64_t e, uint3
   return sum;
 }
 
+/// Of every element, of each round.
+std::vector<std::vector<float>> all_expected(CollKind kind, uint32_t ranks, int64_t elements,
+                                             uint32_t rounds) {
+  std::vector<std::vector<float>> out(rounds, std::vector<float>(static_cast<std::size_t>(elements)));
+  for (uint32_t round = 0; round < rounds; ++round)
+    for (int64_t e = 0; e < elements; ++e)
+      out[round][static_cast<std::size_t>(e)] = expected(kind, ranks, elements, e, round);
+  return out;
+}
+
 /// Every rank in a thread of its own runs `rounds` collectives and checks each; returns what was wrong.
 std::vector<std::string> run(GroupCollective& group, CollKind kind, int64_t elements, uint32_t rounds,
                              Abort& abort) {
   const uint32_t ranks = group.ranks();
+  const std::vector<std::vector<float>> want = all_expected(kind, ranks, elements, rounds);
   std::vector<std::string> wrong(ranks);
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < ranks; ++r) {
@@ -61,7 +74,7 @@ std::vector<std::string> run(GroupCollective& group, CollKind kind, int64_t elem
           group.run(r, buffer.data(), elements);
           for (int64_t e = 0; e < elements; ++e) {
             const float got = buffer[static_cast<std::size_t>(e)];
-            if (holds(kind, ranks, r, elements, e) && got != expected(kind, ranks, elements, e, round))
+            if (holds(kind, ranks, r, elements, e) && got != want[round][static_cast<std::size_t>(e)])
               wrong[r] = "element " + std::to_string(e) + " in round " + std::to_string(round);
           }
         }

@@ -193,6 +193,10 @@ class Block {
     body_ = &body;
     const std::size_t threads = std::size_t{size.x} * size.y * size.z;
     while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>());
+    indices_.clear();
+    for (unsigned z = 0; z < size.z; ++z)
+      for (unsigned y = 0; y < size.y; ++y)
+        for (unsigned x = 0; x < size.x; ++x) indices_.emplace_back(x, y, z);
     for (unsigned z = 0; z < grid.z; ++z)
       for (unsigned y = 0; y < grid.y; ++y)
         for (unsigned x = 0; x < grid.x; ++x) {
@@ -209,8 +213,15 @@ class Block {
     while (generation_ == generation);
   }
 
-  /// What each thread shows the others of its warp.
-  uint64_t shown[1024] = {};
+  /// The running thread shows the others of its warp a value; returns what all show, in the next turn. Two
+  /// places in turn: who is ahead shows its next value while others still read this one.
+  const uint64_t* show(uint64_t value) {
+    const unsigned t = current_;
+    uint64_t* const place = shown_[shows_[t]++ % 2];
+    place[t] = value;
+    yield();
+    return place;
+  }
   int any = 0;
 
  private:
@@ -226,6 +237,7 @@ class Block {
     alive_ = threads;
     arrived_ = 0;
     done_.assign(threads, false);
+    shows_.assign(threads, 0);
     for (std::size_t t = 0; t < threads; ++t) fibers_[t]->start(&Block::enter);
     for (std::size_t turn = 0; alive_ > 0; ++turn) {
       if (arrived_ == alive_) {  // all leave in the same turn
@@ -236,8 +248,7 @@ class Block {
         const std::size_t t = turn % 2 == 0 ? k : threads - 1 - k;
         if (done_[t]) continue;
         current_ = static_cast<unsigned>(t);
-        thread_index = {current_ % block_size.x, current_ / block_size.x % block_size.y,
-                        current_ / block_size.x / block_size.y};
+        thread_index = indices_[t];
         fibers_[t]->resume();
       }
     }
@@ -245,7 +256,10 @@ class Block {
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<dim3> indices_;  // of the threads
   std::vector<char> done_;
+  std::vector<uint32_t> shows_;  // so often has each thread shown something
+  uint64_t shown_[2][1024] = {};
   const std::function<void()>* body_ = nullptr;
   unsigned current_ = 0;
   std::size_t alive_ = 0, arrived_ = 0;
@@ -278,20 +292,18 @@ template <typename T>
 T __shfl_xor_sync(unsigned, T value, int distance) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   auto& b = emulated::Block::running();
-  std::memcpy(&b.shown[b.thread()], &value, sizeof(T));
-  b.yield();
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  const uint64_t* const shown = b.show(bits);
   T out;
-  std::memcpy(&out, &b.shown[b.thread() ^ static_cast<unsigned>(distance)], sizeof(T));
-  b.yield();
+  std::memcpy(&out, &shown[b.thread() ^ static_cast<unsigned>(distance)], sizeof(T));
   return out;
 }
 inline unsigned __ballot_sync(unsigned, bool predicate) {
   auto& b = emulated::Block::running();
-  b.shown[b.thread()] = predicate ? 1 : 0;
-  b.yield();
+  const uint64_t* const shown = b.show(predicate ? 1 : 0);
   unsigned out = 0;
-  for (unsigned k = 0; k < 32; ++k) out |= static_cast<unsigned>(b.shown[b.thread() / 32 * 32 + k]) << k;
-  b.yield();
+  for (unsigned k = 0; k < 32; ++k) out |= static_cast<unsigned>(shown[b.thread() / 32 * 32 + k]) << k;
   return out;
 }
 inline unsigned atomicMax(unsigned* at, unsigned value) { return std::exchange(*at, std::max(*at, value)); }

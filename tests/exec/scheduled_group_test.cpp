@@ -140,12 +140,12 @@ Buffers by_messages(const Schedule& schedule, int64_t elements, int runs,
 
 /// What is sent is what the buffer held before the step, and what arrives comes in the schedule's order.
 TEST(ScheduledGroup, WhatIsSentIsNotOverwritten) {
-  const Schedule swap{2, 1, {Step{{{0, 1, 0, 1, false}, {1, 0, 0, 1, false}}, 3}}, 1};
+  const Schedule swap{2, 1, {schemes::Step{{{0, 1, 0, 1, false}, {1, 0, 0, 1, false}}, 3}}, 1};
   Buffers expected = start(2, 10);
   std::swap(expected[0], expected[1]);
   EXPECT_EQ(by_messages(swap, 10, 1), expected);
 
-  const Schedule onto{3, 2, {Step{{{1, 0, 0, 2, false}, {2, 0, 1, 1, true}}, 1}}, 1};
+  const Schedule onto{3, 2, {schemes::Step{{{1, 0, 0, 2, false}, {2, 0, 1, 1, true}}, 1}}, 1};
   expected = start(3, 10);
   expected[0] = expected[1];
   for (std::size_t e = 5; e < 10; ++e) expected[0][e] += expected[2][e];

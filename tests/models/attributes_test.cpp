@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "helpers.h"
+#include "tests/models/helpers.h"
 
 namespace tandem::tests {
 namespace {

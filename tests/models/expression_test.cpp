@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/expression.h"
 
-#include "helpers.h"
+#include "tests/models/helpers.h"
 
 namespace tandem::tests {
 namespace {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <map>
 
-#include "helpers.h"
+#include "tests/models/helpers.h"
 
 namespace tandem::tests {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "helpers.h"
+#include "tests/models/helpers.h"
 
 namespace tandem::tests {
 namespace {

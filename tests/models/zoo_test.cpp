@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "base/data.h"
-#include "helpers.h"
 #include "models/dot.h"
+#include "tests/models/helpers.h"
 
 namespace tandem::tests {
 namespace {

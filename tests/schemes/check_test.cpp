@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "fixtures.h"
+#include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "fixtures.h"
+#include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {
 namespace {

@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
-#include "fixtures.h"
 #include "schemes/model_cuts.h"
 #include "schemes/pipeline_schedule.h"
+#include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fixtures.h"
+#include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {
 namespace {

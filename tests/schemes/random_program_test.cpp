@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/random.h"
-#include "fixtures.h"
+#include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {
 namespace {

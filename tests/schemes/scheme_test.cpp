@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/data.h"
-#include "fixtures.h"
+#include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "fixtures.h"
+#include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {
 namespace {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <map>
 
-#include "fixtures.h"
 #include "schemes/training.h"
+#include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {
 namespace {

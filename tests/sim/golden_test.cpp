@@ -60,13 +60,14 @@ std::string predicted(const Machine& machine, const System& system, const Model&
   return line;
 }
 
-/// Minutes under a sanitizer, for seven million messages: there the same of ResNet-50 must do, with a quarter
-/// of them.
-bool too_long(const std::string& line) {
+/// Under a sanitizer half do, as the models of a scheme differ in figures, not in what is run: of each scheme
+/// one model, in turn. P3 has seven million messages with BERT, a quarter of them with ResNet-50.
+bool left_out([[maybe_unused]] std::size_t scheme, [[maybe_unused]] std::size_t model,
+              [[maybe_unused]] std::string_view name) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return line.starts_with("p3 ") && line.find(" bert-base ") != std::string::npos;
+  return model != (name == "p3" ? 0 : scheme % kModels.size());
 #else
-  return line.empty();
+  return false;
 #endif
 }
 
@@ -90,12 +91,14 @@ TEST_P(Golden, PredictionsAreAsRecorded) {
   const std::string path = fmt::format("{}/tests/golden/predictions/{}.txt", TANDEM_ROOT, machine.system);
   std::map<std::string, std::string> known = recorded(read_file(path));
   std::string now;
-  for (const Model& model : kModels) {
+  const auto schemes = list_schemes();
+  for (std::size_t m = 0; m < kModels.size(); ++m) {
+    const Model& model = kModels[m];
     const Graph graph = Graph::load(model.name);
-    for (const SchemeEntry& s : list_schemes()) {
-      const std::string key =
-          fmt::format("{} {} x{} {} ", s.name, machine.system, machine.devices, model.name);
-      now += too_long(key) ? known[key] : predicted(machine, system, model, graph, s.name, key);
+    for (std::size_t i = 0; i < schemes.size(); ++i) {
+      const std::string& name = schemes[i].name;
+      const std::string key = fmt::format("{} {} x{} {} ", name, machine.system, machine.devices, model.name);
+      now += left_out(i, m, name) ? known[key] : predicted(machine, system, model, graph, name, key);
     }
   }
   if (std::getenv("TANDEM_UPDATE_GOLDENS") != nullptr) write_file(path, now);

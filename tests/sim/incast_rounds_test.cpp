@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "prediction.h"
 #include "schemes/scheme.h"
+#include "tests/sim/prediction.h"
 
 namespace tandem::tests {
 namespace {
