@@ -81,7 +81,11 @@ Selection parse_selection(std::string_view text, const Place& place) {
       throw InputError(place,
                        fmt::format("\"{}\" in \"{}\" is not key=value", printable(part), printable(text)));
     }
-    out.settings.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+    std::string key = part.substr(0, equals);
+    if (std::any_of(out.settings.begin(), out.settings.end(), [&](const auto& s) { return s.first == key; }))
+      throw InputError(place,
+                       fmt::format("\"{}\" is given twice in \"{}\"", printable(key), printable(text)));
+    out.settings.emplace_back(std::move(key), part.substr(equals + 1));
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/precision.h"
 #include "sim/memory/memory.h"
 #include "sim/networks.h"
 #include "sim/plan/placement.h"
@@ -74,6 +75,11 @@ std::vector<std::string> remedies(const Prediction& p) {
   const auto own = try_memory(memory_of(p), 64), other = try_memory(memory_of(spread), 64);
   const bool may_spread = own && other && other->needed() < own->needed();
   std::vector<std::string> out;
+  if (p.job.graph->frozen_elements() > 0 && element_bytes(p.job.precision) < 4) {
+    Prediction half = p;  // weights that are not learned need no fp32 copy
+    half.memory.emplace_back("weights", "half");
+    if (fits(memory_of(half), p.devices)) out.push_back("--memory weights=half");
+  }
   int64_t least = INT64_MAX;
   for (int i = 0; i < 8; ++i) {
     const bool offload = (i & 4) != 0, change_scheme = (i & 2) != 0, again = (i & 1) != 0;

@@ -47,11 +47,20 @@ std::string_view kernel_words(std::string_view kind) {
   return kind;
 }
 
-/// "compute: matrix products 54 % (most: forward 20 %)"; of a slower worker, where others wait for it.
+/// "compute of worker 3 on gpu3, awaited for 40 % of the step"; of all that are slow, where that is not one.
+std::string awaited_words(const Report& r) {
+  const auto& [worker, share] = r.waiting_for[0];
+  const double all = r.time_share.waiting;
+  if (share >= 0.8 * all)
+    return fmt::format("compute of {}, awaited for {:.0f} % of the step", worker, 100 * share);
+  return fmt::format("compute of slower workers, awaited for {:.0f} % of the step (most: {} {:.0f} %)",
+                     100 * all, worker, 100 * share);
+}
+
+/// "compute: matrix products 54 % (most: forward 20 %)"; of slower workers, where others wait for them.
 std::string compute_words(const Report& r) {
   if (r.time_share.waiting >= 0.1 && r.time_share.waiting > r.time_share.compute && !r.waiting_for.empty())
-    return fmt::format("compute of {}, awaited for {:.0f} % of the step", r.waiting_for[0].first,
-                       100 * r.waiting_for[0].second);
+    return awaited_words(r);
   if (r.time_share.bubble > r.time_share.compute)
     return fmt::format("the pipeline's bubble, {:.0f} % of the step; compute {:.0f} %",
                        100 * r.time_share.bubble, 100 * r.time_share.compute);
@@ -73,10 +82,8 @@ std::string report_input(const Report& report, std::string_view key) {
 }
 
 std::string report_batch(const Report& report) {
-  // Roles of devices that differ, "worker on p100-pcie", are no stages.
-  const bool stages = std::any_of(
-      report.memory_by_role.begin() + (report.memory_by_role.empty() ? 0 : 1), report.memory_by_role.end(),
-      [](const RoleMemory& m) { return m.role.find(" on ") == std::string::npos; });
+  const bool stages = std::any_of(report.memory_by_role.begin(), report.memory_by_role.end(),
+                                  [](const RoleMemory& m) { return m.role.rfind("stage ", 0) == 0; });
   const bool micro = !report_input(report, "scheme.microbatches").empty() || stages;
   const bool mean = !report_input(report, "batch_split").empty();
   return fmt::format("{} sample{} per {}{}", report.batch_per_device, report.batch_per_device == 1 ? "" : "s",
@@ -153,6 +160,27 @@ std::string bound_by(const Report& r) {
   out += fmt::format(", {:.0f} % of the step", 100 * b.share);
   if (b.gain_if_unlimited) out += fmt::format(" (unlimited: {:+.0f} %)", 100 * *b.gain_if_unlimited);
   return out;
+}
+
+std::string rest_of_step(const Report& r) {
+  const TimeShare& t = r.time_share;
+  if (!r.fits || r.bottleneck.resource != "compute" || t.compute >= 0.9) return "";
+  std::string communication = "communication that compute does not hide";
+  if (!r.communication_kinds.empty())
+    communication += fmt::format(" (most: {})", r.communication_kinds[0].first);
+  std::vector<std::pair<double, std::string>> rest = {{t.exposed_communication, communication},
+                                                      {t.bubble, "the pipeline's bubble"},
+                                                      {t.waiting, "waiting for slower workers"},
+                                                      {t.server, "waiting for servers"},
+                                                      {t.input, "waiting for input"},
+                                                      {t.launch, "the host's launches"},
+                                                      {t.idle, "idle"}};
+  std::stable_sort(rest.begin(), rest.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string out = fmt::format("A step on {} device{} computes for {:.0f} % of its time", r.devices,
+                                r.devices == 1 ? "" : "s", 100 * t.compute);
+  for (const auto& [share, words] : rest)
+    if (share >= 0.02) out += fmt::format("; {} {:.0f} %", words, 100 * share);
+  return out + ".\n";
 }
 
 std::string memory_line(const Report& report) {

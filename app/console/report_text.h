@@ -22,6 +22,10 @@ struct ReportPair {
 /// Reports of both sides matched by device count; counts that stand on one side only are left out.
 std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b);
 
+/// Where the rest of a step goes that is bound by compute and computes for less than nine tenths of it; else
+/// "".
+std::string rest_of_step(const Report& report);
+
 /// What the memory column counts and what it is made of, for one report; empty where an executor measured it.
 std::string memory_line(const Report& report);
 

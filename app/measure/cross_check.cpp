@@ -329,6 +329,7 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
     r.predicted = guess;
     r.executed = of(all);
     r.error = r.executed != 0 ? r.predicted / r.executed - 1 : 0;
+    r.repeated = twice;
     r.floor = r.executed != 0 ? std::abs(of(even) - of(odd)) / r.executed : 0;
     rows.push_back(std::move(r));
   };

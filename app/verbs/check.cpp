@@ -129,7 +129,9 @@ int check(const Arguments& a) {
   if (!result.rows.empty())
     put_page(a, format == "json" ? result.to_json() : text(result, format, tolerance, result_columns(a)));
   if (runs.failed) std::rethrow_exception(runs.failed);
-  if (interrupted && result.rows.empty()) note(a, "interrupted: nothing to compare yet");
+  if (interrupted)
+    note(a, result.rows.empty() ? "interrupted: nothing to compare yet"
+                                : "interrupted: compared is what had been run by then");
   if (interrupted) return interrupt_code();
   const std::string failed = failed_text(result, tolerance);
   if (format == "json" || format == "csv" || a.has("out")) {  // else it stands in the result

@@ -118,7 +118,7 @@ std::string proof(const std::filesystem::path& folder, int columns, std::vector<
     const CheckRow row = compare_case(c, predict_case(c, profile, runs.size()), runs).front();
     table.add({fmt::format("{} worker{}, {}", c.devices, c.devices == 1 ? "" : "s", c.scheme),
                grouped(row.predicted), grouped(row.executed), fmt::format("{:+.1f} %", 100 * row.error),
-               fmt::format("{:.1f} %", 100 * row.floor)});
+               row.repeated ? fmt::format("{:.1f} %", 100 * row.floor) : "-"});
   }
   const std::string busy = busy_while(measured.load);
   return fmt::format(

@@ -140,11 +140,11 @@ int predict(const Arguments& arguments) {
     put_result(arguments, report_csv(reports));
   } else {
     const Table table = report_table(reports);
-    put_page(arguments,
-             fmt::format("{}\n\n{}\n{}{}{}{}{}{}\n", heading(question),
-                         table.as(format, result_columns(arguments)), memory_line(reports.back()),
-                         side_by_side_lines(reports), goodput_lines(reports.back()), progress_lines(reports),
-                         remarks(reports), closing_line(question, reports)));
+    put_page(arguments, fmt::format("{}\n\n{}\n{}{}{}{}{}{}{}\n", heading(question),
+                                    table.as(format, result_columns(arguments)), rest_of_step(reports.back()),
+                                    memory_line(reports.back()), side_by_side_lines(reports),
+                                    goodput_lines(reports.back()), progress_lines(reports), remarks(reports),
+                                    closing_line(question, reports)));
   }
   return 0;
 }

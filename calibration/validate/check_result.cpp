@@ -77,7 +77,9 @@ std::vector<std::string> CheckRow::cells() const {
           d ? "" : fmt::format("{:.4g}", predicted),
           d ? "" : fmt::format("{:.4g}", executed),
           d ? fmt::format("{:.3f}", error) : fmt::format("{:+.1f} %", 100 * error),
-          d ? fmt::format("{:.3f}", floor) : fmt::format("{:.1f} %", 100 * floor)};
+          !repeated ? "-"
+          : d       ? fmt::format("{:.3f}", floor)
+                    : fmt::format("{:.1f} %", 100 * floor)};
 }
 
 CheckResult::Summary CheckResult::summary() const {
@@ -126,7 +128,7 @@ std::string CheckResult::to_json() const {
                           {"predicted", r.predicted},
                           {"executed", r.executed},
                           {"error", r.error},
-                          {"repeatability", r.floor}});
+                          {"repeatability", r.repeated ? JsonWriter(r.floor) : JsonWriter()}});
     if (r.median > 0) d["cases"].back()["executed_median"] = r.median;
     if (!r.adapter.empty()) d["cases"].back()["adapter"] = r.adapter;
     if (r.throttle != 1) d["cases"].back()["throttle"] = r.throttle;
@@ -166,7 +168,8 @@ CheckResult CheckResult::from_json(const Json& d) {
     r.predicted = j.at("predicted").as_real(0, 1e300);
     r.executed = j.at("executed").as_real(0, 1e300);
     r.error = j.at("error").as_real(-1e300, 1e300);
-    r.floor = j.at("repeatability").as_real(0, 1e300);
+    r.repeated = j.at("repeatability").kind() != Json::Kind::null;
+    if (r.repeated) r.floor = j.at("repeatability").as_real(0, 1e300);
     r.median = j.real("executed_median", 0, 0, 1e300);
     r.interval = j.find("in_interval") != nullptr;
     r.covered = r.interval && j.at("in_interval").as_bool();

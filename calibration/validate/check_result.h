@@ -25,6 +25,7 @@ struct CheckRow {
   double predicted = 0, executed = 0, error = 0;
   double median = 0;     ///< throughput: of all runs, the fastest of which is `executed`; 0: not known
   double floor = 0;      ///< repeatability: of every other run by itself against the rest, relative
+  bool repeated = true;  ///< else one run alone, of which `floor` tells nothing
   bool covered = false;  ///< the prediction's interval holds the executed value
   bool interval = false;
   double low = 0, high = 0;  ///< of the prediction's interval; 0: not known

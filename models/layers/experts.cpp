@@ -179,7 +179,12 @@ void divide(const LayerInput& in, Routing& r) {
     in.attributes.fail("devices that share layers hold whole experts only where they divide the sequence");
   r.dealt = in.experts * (in.whole_experts ? in.ways : 1);
   if (r.count % r.dealt != 0)
-    in.attributes.fail(fmt::format("{} experts do not divide over {} devices", r.count, r.dealt));
+    in.attributes.fail(fmt::format(
+        "{} experts do not divide over {} devices{}", r.count, r.dealt,
+        r.dealt == in.experts ? ""
+                              : fmt::format(": {} that experts are dealt over times {} that share layers, "
+                                            "since each holds whole experts (experts=whole)",
+                                            in.experts, in.ways)));
   r.own = r.count / r.dealt;
   if (parts) r.feed = in.part(r.feed, "inner features of an expert");
   r.gathers = parts && in.sequence;

@@ -173,12 +173,13 @@ void Walk::forward(uint32_t i, bool again) {
     if (keep && reads && !node_[from].remakes) n.kept.push_back(t_.hold(input));
     if (!again && n.again && node_[from].unit != n.unit) keep_for_again(units_[n.unit], from);
   }
-  if (autocast() && n.weights.empty() && autocast_format(layer.type->name) == AutocastFormat::half) {
-    for (const auto* tensors : {&layer.parameters, &layer.frozen}) {
-      for (const Parameter& p : *tensors) {
-        if (tensors == &layer.parameters || layer.frozen_bits == 0)
-          n.weights.push_back(t_.make(times(p.elements, 2)));
-      }
+  if (autocast() && autocast_format(layer.type->name) == AutocastFormat::half) {
+    // The cache of casts holds those of leaves that are learned; backward alone keeps a frozen one's.
+    if (n.weights.empty()) {
+      for (const Parameter& p : layer.parameters) n.weights.push_back(t_.make(times(p.elements, 2)));
+    }
+    for (const Parameter& p : layer.frozen) {
+      if (layer.frozen_bits == 0) (keep ? n.kept : temporary).push_back(t_.make(times(p.elements, 2)));
     }
   }
   make_whole(layer, temporary);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // predict, compare, collective and export by what they promise about the figures.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "app/console/report_text.h"
 #include "app/console/table.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -92,6 +94,31 @@ TEST(PredictFit, WithoutAnyRowThatFitsTheAdviceIsTriedAndNeverTheSchemeInUse) {
   EXPECT_EQ(copies.status, 3);
   EXPECT_THAT(copies.err, HasSubstr("what would fit: --scheme zero:stage=3"));
   EXPECT_THAT(copies.err, ::testing::Not(HasSubstr("at least"))) << "more copies do not help";
+}
+
+TEST(PredictFit, WeightsThatAreNotLearnedMayBeStoredInHalf) {
+  std::vector<std::string> asked = {"predict",
+                                    "--model",
+                                    "llama2-7b",
+                                    "--system",
+                                    "a100-pcie-8x",
+                                    "--scheme",
+                                    "pytorch-ddp",
+                                    "--batch",
+                                    "1",
+                                    "--precision",
+                                    "bf16",
+                                    "--optimizer",
+                                    "adamw",
+                                    "--adapter",
+                                    "lora:rank=16",
+                                    "--devices",
+                                    "1"};
+  const ChildResult wide = tool(asked);
+  EXPECT_EQ(wide.status, 3);
+  EXPECT_THAT(wide.err, HasSubstr("what would fit: --memory weights=half"));
+  asked.insert(asked.end(), {"--memory", "weights=half"});
+  EXPECT_EQ(tool(asked).status, 0);
 }
 
 TEST(PredictFit, ElasticitiesAreOfDeviceCountsThatHoldTheModel) {
@@ -218,6 +245,48 @@ TEST(Predict, TableNamesWhatWasAsked) {
   EXPECT_EQ(result.out.find("staleness"), std::string::npos);
   const ChildResult async = tool(small_predict({"--scheme", "parameter-server:mode=async"}));
   EXPECT_THAT(async.out, HasSubstr("staleness"));
+}
+
+/// Compute is what 1 % more would help most with one process for all cards, but the cards wait for half the
+/// step.
+TEST(Predict, SaysWhereTheRestOfAStepGoes) {
+  std::vector<std::string> asked = {
+      "predict",   "--model", "vgg16", "--system", "2080ti-pcie-8x", "--scheme", "pytorch-dataparallel",
+      "--devices", "1,4"};
+  const std::string text = tool(asked).out;
+  asked.insert(asked.end(), {"--format", "json"});
+  const Json document = Json::parse(tool(asked).out, "stdout");
+  const Json& share = document.at("reports").items()[1].at("time_share");
+  const auto percent = [&](const char* key) {
+    return fmt::format("{:.0f} %", 100 * share.at(key).as_real());
+  };
+  EXPECT_GT(share.at("exposed_communication").as_real(), 0.3);
+  EXPECT_THAT(text, HasSubstr("A step on 4 devices computes for " + percent("compute") + " of its time; "));
+  EXPECT_THAT(text, ::testing::ContainsRegex("communication that compute does not hide [(]most: [a-z_]+[)] " +
+                                             percent("exposed_communication")));
+  asked = {"predict", "--model", "vgg16", "--system", "2080ti-pcie-8x", "--devices", "1"};
+  EXPECT_THAT(tool(asked).out, ::testing::Not(HasSubstr("A step on")));
+}
+
+TEST(Predict, NamesOneSlowWorkerOrAllThatAreSlow) {
+  Report r;
+  r.bottleneck.resource = "compute";
+  r.time_share.compute = 0.3;
+  r.time_share.waiting = 0.6;
+  r.waiting_for = {{"worker 3 on gpu3", 0.59}, {"worker 1 on gpu1", 0.01}};
+  EXPECT_EQ(app::bound_by(r), "compute of worker 3 on gpu3, awaited for 59 % of the step");
+  r.waiting_for = {{"worker 3 on gpu3", 0.35}, {"worker 1 on gpu1", 0.25}};
+  EXPECT_EQ(app::bound_by(r),
+            "compute of slower workers, awaited for 60 % of the step (most: worker 3 on gpu3 35 %)");
+}
+
+TEST(Predict, OnlyStagesHaveMicroBatches) {
+  Report r;
+  r.batch_per_device = 32;
+  r.memory_by_role = {{"master", 1, {}}, {"replica", 3, {}}};
+  EXPECT_EQ(app::report_batch(r), "32 samples per device");
+  r.memory_by_role = {{"stage 0", 1, {}}, {"stage 1", 1, {}}};
+  EXPECT_EQ(app::report_batch(r), "32 samples per micro-batch");
 }
 
 TEST(Predict, JitterIsOfTheStepAsTheSystemsIs) {

@@ -36,7 +36,7 @@ TEST(Options, FallBackToWhatIsDeclared) {
 }
 
 TEST(Options, LaterSettingsWin) {
-  const Options o = options("slack=1,order=tree,overlap=off,slack=2");
+  const Options o(kSpecs, {{"slack", "1"}, {"order", "tree"}, {"overlap", "off"}, {"slack", "2"}}, "x", {});
   EXPECT_EQ(o.count("slack"), 2);
   EXPECT_EQ(o.text("order"), "tree");
   EXPECT_FALSE(o.flag("overlap"));
@@ -64,6 +64,15 @@ TEST(Selections, AreNameAndSettings) {
   EXPECT_TRUE(parse_selection("ddp", {}).settings.empty());
   for (const char* text : {"", ":a=1", "ddp:", "ddp:a", "ddp:=1", "ddp:a=1,,b=2"}) {
     EXPECT_THROW(parse_selection(text, {}), InputError) << text;
+  }
+}
+
+TEST(Selections, NameAKeyOnce) {
+  try {
+    parse_selection("ddp:a=1,b=2,a=1", {});
+    FAIL() << "which of the two?";
+  } catch (const InputError& e) {
+    EXPECT_EQ(std::string(e.what()), "\"a\" is given twice in \"ddp:a=1,b=2,a=1\"");
   }
 }
 

@@ -79,6 +79,17 @@ TEST(CheckResult, SurvivesItsDocument) {
   EXPECT_EQ(CheckResult::from_json(Json::parse(text, "check.json")).to_json(), text);
 }
 
+TEST(CheckResult, OneRunAloneIsNotSaidToRepeat) {
+  CheckResult c = two_rates_and_a_distance();
+  EXPECT_EQ(c.rows[0].cells().back(), "1.0 %");
+  c.rows[0].repeated = false;
+  c.rows[0].floor = 0;
+  EXPECT_EQ(c.rows[0].cells().back(), "-");
+  const std::string text = c.to_json();
+  EXPECT_THAT(text, HasSubstr("\"repeatability\": null"));
+  EXPECT_EQ(CheckResult::from_json(Json::parse(text, "check.json")).to_json(), text);
+}
+
 TEST(CheckResult, NamesThePlaceOfWhatIsWrong) {
   const auto message = [](const std::string& text) -> std::string {
     try {

@@ -249,6 +249,8 @@ TEST(DividedPrograms, SayWhatDoesNotDivide) {
   says("hybrid:expert=3", small_moe(), 3, "8 experts do not divide over 3 devices");
   says("hybrid:expert=2", small_gpt(), 2, "no layer has experts");
   says("hybrid:expert=2,tensor=2,experts=whole", small_moe(), 4, "sequence=on");
+  says("hybrid:expert=8,tensor=2,experts=whole,sequence=on", small_moe(), 16,
+       "8 experts do not divide over 16 devices: 8 that experts are dealt over times 2 that share layers");
   says("hybrid:context=3", small_moe(), 3, "does not divide into 6 chunks");
   says("hybrid:context=2", small_mlp(), 2, "no sequences");
   says("hybrid:expert=2,context=2", small_moe(), 6,

@@ -287,6 +287,24 @@ TEST(Memory, WeightsThatStayHaveNeitherGradientsNorState) {
   expect_share(memory(g, sharded).parameters.n, whole, 8);
 }
 
+/// torch's autocast caches casts of leaves that are learned alone: a block that is made again casts its
+/// frozen weights anew, so that no more than a block's are there beside each other.
+TEST(Memory, CastsOfFrozenWeightsGoWithTheirBlock) {
+  const auto bytes_each = [](bool blocks) {  // of a frozen weight in a block
+    const auto at = [&](const char* layers) {
+      const Graph g = with_adapter(Graph::load("llama3.2-1b:sequence=16,layers=" + std::string(layers)),
+                                   parse_adapter("lora:rank=4,on=attention", {}), {});
+      Asked asked{.precision = Precision::bf16};
+      asked.recompute.blocks = blocks;
+      return std::pair(memory(g, asked).total().n, g.frozen_elements());
+    };
+    const auto few = at("8"), many = at("16");
+    return static_cast<double>(many.first - few.first) / static_cast<double>(many.second - few.second);
+  };
+  EXPECT_NEAR(bytes_each(false), 4 + 2, 0.2) << "backward waits for the half copy";
+  EXPECT_NEAR(bytes_each(true), 4, 0.2);
+}
+
 /// The embedding, whose weight the output layer uses too, is the largest tensor of all.
 TEST(Memory, FrozenTablesHaveNoGradientsEither) {
   const Graph whole = Graph::load("llama3.2-1b:sequence=16,layers=1"),
