@@ -62,8 +62,8 @@ Recipe::Composed accumulation(const Recipe& recipe, Precision precision) {
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
-  json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "pads_products", "fused_kernels",
-             "fused_update", "composed_updates", "accumulation", "host", "fp32", "matrix",
+  json.only({"name", "summary", "composes", "wide_parts", "eager", "fused_bias", "pads_products",
+             "fused_kernels", "fused_update", "composed_updates", "accumulation", "host", "fp32", "matrix",
              "products_in_parts", "fitted", "source"});
   Recipe out;
   out.name = json.at("name").as_text();
@@ -72,6 +72,7 @@ Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   out.products_in_parts = json.boolean("products_in_parts", false);
   out.composes = json.boolean("composes", false);
   out.wide_parts = json.boolean("wide_parts", false);
+  out.eager = json.boolean("eager", false);
   out.fused_bias = json.boolean("fused_bias", true);
   out.fused_kernels = json.boolean("fused_kernels", false);
   out.pads_products = json.boolean("pads_products", false);
@@ -108,13 +109,16 @@ int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision
   if (kernel.sums) return kernel.repeat * accumulation(recipe, precision).traffic;
   if (kernel.kind == KernelKind::optimizer)
     return kernel.repeat * (recipe.fused_update ? recipe.update.traffic : kernel.parts);
-  return kernel.repeat * (recipe.composes && kernel.kind != KernelKind::gemm ? kernel.parts : 1);
+  const bool composed = recipe.composes || (recipe.eager && kernel.eager);
+  return kernel.repeat * (composed && kernel.kind != KernelKind::gemm ? kernel.parts : 1);
 }
 
 bool upcasts(const Recipe& recipe, const Kernel& kernel, Precision precision) {
-  const bool composed =
-      kernel.parts > 1 && (kernel.kind == KernelKind::elementwise || kernel.kind == KernelKind::norm);
-  return composed && recipe.composes && recipe.wide_parts && element_bytes(precision) == 2;
+  if (element_bytes(precision) != 2) return false;
+  const bool norm = kernel.kind == KernelKind::norm;
+  if (recipe.eager && kernel.eager && norm) return true;
+  return kernel.parts > 1 && (norm || kernel.kind == KernelKind::elementwise) && recipe.composes &&
+         recipe.wide_parts;
 }
 
 Kernel bias_after(const Recipe& recipe, const Kernel& kernel) {

@@ -51,6 +51,7 @@ struct Recipe {
   bool products_in_parts = false;
   bool composes = false;    ///< builds compound operations of simple kernels: Kernel::parts
   bool wide_parts = false;  ///< what it composes computes in fp32 where tensors have 2 bytes
+  bool eager = false;       ///< composes what PyTorch has no kernel of: Kernel::eager
   bool fused_bias = true;   ///< a product's kernel adds the bias
   /// Pads products whose sizes are no multiples of 16 bytes (vocabularies above all), for matrix units' sake.
   bool pads_products = false;

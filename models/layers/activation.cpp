@@ -41,11 +41,13 @@ Lowered sigmoid(const LayerInput& in) { return activation(in, Keeps::output, fal
 Lowered tanh(const LayerInput& in) { return activation(in, Keeps::output, false, 6, 3); }
 // f' needs x.
 // Composed (the tanh form of the BERT sources): power, scale, add, scale, tanh, add, scale, multiply; half as
-// many more on the way back.
+// many more on the way back. With `composed` the model's own code does so in eager PyTorch too
+// (NewGELUActivation of transformers, before torch.compile).
 Lowered gelu(const LayerInput& in) {
   Lowered out = activation(in, Keeps::input, false, 12, 18);
   out.forward[0].parts = 8;
   out.backward_data[0].parts = 12;
+  out.forward[0].eager = out.backward_data[0].eager = in.attributes.boolean("composed", false);
   return out;
 }
 Lowered swish(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 8); }

@@ -237,6 +237,9 @@ Lowered attention(const LayerInput& in) {
       const int64_t turned = product(
           {in.batch, h.head_dim, checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
       turning.push_back(elementwise(pass, turned, 1, size, 3));
+      // Composed: halves swapped (negate, concatenate), two products, their sum.
+      turning.back().parts = 5;
+      turning.back().eager = true;
     }
     if (latent) {
       const int64_t vectors = product({in.batch, h.heads, h.query}), rope = in.attributes.integer("rope_dim");

@@ -102,6 +102,7 @@ Lowered layer_norm(const LayerInput& in) {
 Lowered rms_norm(const LayerInput& in) {
   const Shape& shape = in.only(1);
   Lowered out = row_norm(in, elements(shape) / shape.back(), 1, 1, {{"scale", shape.back()}});
+  out.forward[0].eager = out.backward_data[0].eager = true;
   const auto keep = [&](int64_t size) {
     out.own.push_back({elements(shape), size});
     out.own.back().composed = true;

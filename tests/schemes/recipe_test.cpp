@@ -121,5 +121,33 @@ TEST(Recipe, RefusesAnUnknownOptimiserWithItsPlace) {
   }
 }
 
+/// Kernels of the first layer of `model` whose type has that name, forward.
+std::vector<Kernel> forward_of(const char* model, std::string_view type) {
+  const Graph graph = Graph::load(model);
+  const std::vector<Lowered> lowered = graph.lower(1, Precision::bf16);
+  for (std::size_t i = 0; i < graph.layers().size(); ++i) {
+    if (graph.layers()[i].type != nullptr && graph.layers()[i].type->name == type) return lowered[i].forward;
+  }
+  return {};
+}
+
+TEST(Recipe, EagerPyTorchComposesWhatItHasNoKernelOf) {
+  const Recipe eager = load_recipe("pytorch"), compiled = load_recipe("pytorch-compiled");
+  const Kernel rms = forward_of("llama3.2-1b", "rms-norm").at(0);
+  const Kernel turning = forward_of("llama3.2-1b", "attention").at(0);
+  const Kernel layer_norm = forward_of("gpt2", "layer-norm").at(0), gelu = forward_of("gpt2", "gelu").at(0);
+  const Kernel new_gelu = forward_of("gpt2:new_gelu=1", "gelu").at(0);
+  for (const Kernel& k : {rms, turning, new_gelu}) {
+    EXPECT_EQ(launches(eager, k), k.parts);
+    EXPECT_GT(k.parts, 1);
+    EXPECT_EQ(launches(compiled, k), 1);
+  }
+  for (const Kernel& k : {layer_norm, gelu}) EXPECT_EQ(launches(eager, k), 1);
+  EXPECT_TRUE(upcasts(eager, rms, Precision::bf16)) << "its sums are made in fp32";
+  EXPECT_FALSE(upcasts(eager, rms, Precision::fp32));
+  EXPECT_FALSE(upcasts(compiled, rms, Precision::bf16));
+  EXPECT_FALSE(upcasts(eager, turning, Precision::bf16));
+}
+
 }  // namespace
 }  // namespace tandem::tests
