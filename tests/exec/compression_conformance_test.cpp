@@ -166,8 +166,8 @@ TEST(ConformanceOfCompression, TheLargestAreTheCpus) {
   SKIP_WITHOUT_DEVICE()
   const Devices devices;
   for (const auto& [name, gradient] : gradients()) {
-    for (const int64_t n : {1, 3, 31, 511, 512, 513, 4099, 9001}) {
-      for (const double density : {1e-6, 0.01, 0.4, 1.0}) {
+    for (const int64_t n : {1, 31, 511, 512, 513, 4099}) {
+      for (const double density : {0.01, 0.4, 1.0}) {
         for (const bool feedback : {true, false}) {
           const int64_t workers = feedback ? 3 : 1;
           expect_equal(devices, bucket(Kind::topk, feedback, n, workers, density), gradient, n % 4,
