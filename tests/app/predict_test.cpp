@@ -8,7 +8,6 @@
 #include <cmath>
 #include <set>
 
-#include "app/console/report_text.h"
 #include "app/console/table.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -266,27 +265,6 @@ TEST(Predict, SaysWhereTheRestOfAStepGoes) {
                                              percent("exposed_communication")));
   asked = {"predict", "--model", "vgg16", "--system", "2080ti-pcie-8x", "--devices", "1"};
   EXPECT_THAT(tool(asked).out, ::testing::Not(HasSubstr("A step on")));
-}
-
-TEST(Predict, NamesOneSlowWorkerOrAllThatAreSlow) {
-  Report r;
-  r.bottleneck.resource = "compute";
-  r.time_share.compute = 0.3;
-  r.time_share.waiting = 0.6;
-  r.waiting_for = {{"worker 3 on gpu3", 0.59}, {"worker 1 on gpu1", 0.01}};
-  EXPECT_EQ(app::bound_by(r), "compute of worker 3 on gpu3, awaited for 59 % of the step");
-  r.waiting_for = {{"worker 3 on gpu3", 0.35}, {"worker 1 on gpu1", 0.25}};
-  EXPECT_EQ(app::bound_by(r),
-            "compute of slower workers, awaited for 60 % of the step (most: worker 3 on gpu3 35 %)");
-}
-
-TEST(Predict, OnlyStagesHaveMicroBatches) {
-  Report r;
-  r.batch_per_device = 32;
-  r.memory_by_role = {{"master", 1, {}}, {"replica", 3, {}}};
-  EXPECT_EQ(app::report_batch(r), "32 samples per device");
-  r.memory_by_role = {{"stage 0", 1, {}}, {"stage 1", 1, {}}};
-  EXPECT_EQ(app::report_batch(r), "32 samples per micro-batch");
 }
 
 TEST(Predict, JitterIsOfTheStepAsTheSystemsIs) {
