@@ -115,13 +115,13 @@ enum class Function : uint8_t {
   combine,           ///< {y[rows, width], x, places[, weights]}; shape DispatchShape: sums over the choices
   combine_backward,  ///< {dx, dweights, dy, x, places, weights}; shape DispatchShape
   expert_gemm,       ///< {c, a, b, counts[, bias]}: of each expert's rows c = a op(b of it) [+ its bias];
-                     ///< shape {GroupShape, n, k, transpose b, 1 for +=, row and offset of bias}
-  expert_gemm_weights,  ///< {db, a, dc, counts}: of each expert db = a^T dc over its rows; shape {GroupShape,
-                        ///< n, k}: db is [k, n]
-  expert_column_sum,    ///< {sums, x, counts}: over each expert's rows; shape {GroupShape, columns, row and
-                        ///< offset of sums}
-  gate,  ///< {y, gate, up, counts}: swish(gate) up; shape {GroupShape, columns}; scalars {limit}: 0, or where
-         ///< gates and factors are clamped (GateOf)
+                     ///< shape {ExpertGroups, n, k, transpose b, 1 for +=, row and offset of bias}
+  expert_gemm_weights,  ///< {db, a, dc, counts}: of each expert db = a^T dc over its rows; shape
+                        ///< {ExpertGroups, n, k}: db is [k, n]
+  expert_column_sum,  ///< {sums, x, counts}: over each expert's rows; shape {ExpertGroups, columns, row and
+                      ///< offset of sums}
+  gate,  ///< {y, gate, up, counts}: swish(gate) up; shape {ExpertGroups, columns}; scalars {limit}: 0, or
+         ///< where gates and factors are clamped (GateOf)
   gate_backward,  ///< {dgate, dup, dy, gate, up, counts}; shape and scalars as gate
   end
 };

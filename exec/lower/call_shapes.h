@@ -269,10 +269,10 @@ struct DispatchShape {
 
 /// Rows of a tensor, expert by expert: shape {experts, sources, rows at most, ...}. `counts` is [source,
 /// expert]: so many of an expert's rows came from each device.
-struct GroupShape {
+struct ExpertGroups {
   int64_t experts, sources, most;
   static constexpr std::size_t kSizes = 3;  ///< of Call::shape, in front of the function's own
-  explicit GroupShape(const Call& c) : experts(c.shape[0]), sources(c.shape[1]), most(c.shape[2]) {}
+  explicit ExpertGroups(const Call& c) : experts(c.shape[0]), sources(c.shape[1]), most(c.shape[2]) {}
   constexpr int64_t rows(const int32_t* counts, int64_t expert) const {
     int64_t sum = 0;
     for (int64_t s = 0; s < sources; ++s) sum += counts[s * experts + expert];

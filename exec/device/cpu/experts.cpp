@@ -155,8 +155,8 @@ Prepared combine_backward(const Call& c, int) {
 }
 
 Prepared expert_gemm(const Call& c, int threads) {
-  const GroupShape g(c);
-  const int64_t* own = c.shape.data() + GroupShape::kSizes;
+  const ExpertGroups g(c);
+  const int64_t* own = c.shape.data() + ExpertGroups::kSizes;
   const int64_t n = own[0], k = own[1], bias_row = own[4], bias_at = own[5];
   const bool transposed = own[2] != 0, adds = own[3] != 0, bias = c.operands.size() > 4;
   set_threads(threads);
@@ -176,8 +176,8 @@ Prepared expert_gemm(const Call& c, int threads) {
 }
 
 Prepared expert_gemm_weights(const Call& c, int threads) {
-  const GroupShape g(c);
-  const int64_t n = c.shape[GroupShape::kSizes], k = c.shape[GroupShape::kSizes + 1];
+  const ExpertGroups g(c);
+  const int64_t n = c.shape[ExpertGroups::kSizes], k = c.shape[ExpertGroups::kSizes + 1];
   set_threads(threads);
   return [=](std::span<float* const> o, const IterationState&) {
     const int32_t* counts = integers(o[3]);
@@ -195,8 +195,8 @@ Prepared expert_gemm_weights(const Call& c, int threads) {
 }
 
 Prepared expert_column_sum(const Call& c, int) {
-  const GroupShape g(c);
-  const int64_t* own = c.shape.data() + GroupShape::kSizes;
+  const ExpertGroups g(c);
+  const int64_t* own = c.shape.data() + ExpertGroups::kSizes;
   const int64_t columns = own[0], row = own[1], at = own[2];
   return [=](std::span<float* const> o, const IterationState&) {
     const int32_t* counts = integers(o[2]);
@@ -210,8 +210,8 @@ Prepared expert_column_sum(const Call& c, int) {
 }
 
 Prepared gate(const Call& c, int) {
-  const GroupShape g(c);
-  const int64_t columns = c.shape[GroupShape::kSizes];
+  const ExpertGroups g(c);
+  const int64_t columns = c.shape[ExpertGroups::kSizes];
   const GateOf f{c.scalars[0]};
   return [=](std::span<float* const> o, const IterationState&) {
     const int64_t n = g.begin(integers(o[3]), g.experts) * columns;
@@ -220,8 +220,8 @@ Prepared gate(const Call& c, int) {
 }
 
 Prepared gate_backward(const Call& c, int) {
-  const GroupShape g(c);
-  const int64_t columns = c.shape[GroupShape::kSizes];
+  const ExpertGroups g(c);
+  const int64_t columns = c.shape[ExpertGroups::kSizes];
   const GateOf f{c.scalars[0]};
   return [=](std::span<float* const> o, const IterationState&) {
     const int64_t n = g.begin(integers(o[5]), g.experts) * columns;

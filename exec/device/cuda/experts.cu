@@ -196,7 +196,7 @@ Prepared combine_backward(const Call& c) {
 constexpr int kTile = 16;
 
 struct ExpertProduct {
-  GroupShape groups;
+  ExpertGroups groups;
   int64_t n, k;
   bool transposed, adds;
   int64_t bias_row, bias_at;
@@ -229,8 +229,8 @@ __global__ void expert_gemm_kernel(ExpertProduct p, float* c, const float* a, co
 }
 
 Prepared expert_gemm(const Call& c) {
-  const GroupShape g(c);
-  const int64_t* own = c.shape.data() + GroupShape::kSizes;
+  const ExpertGroups g(c);
+  const int64_t* own = c.shape.data() + ExpertGroups::kSizes;
   const ExpertProduct p{g, own[0], own[1], own[2] != 0, own[3] != 0, own[4], own[5]};
   const bool bias = c.operands.size() > 4;
   return {[=](const Launch& l) {
@@ -242,7 +242,7 @@ Prepared expert_gemm(const Call& c) {
 }
 
 /// db[k, n] of an expert, a tile a block.
-__global__ void expert_gemm_weights_kernel(GroupShape g, int64_t n, int64_t k, float* db, const float* a,
+__global__ void expert_gemm_weights_kernel(ExpertGroups g, int64_t n, int64_t k, float* db, const float* a,
                                            const float* dc, const int32_t* counts) {
   __shared__ float left[kTile][kTile + 1], right[kTile][kTile + 1];
   const int64_t expert = blockIdx.z, rows = g.rows(counts, expert), first = g.begin(counts, expert);
@@ -262,8 +262,8 @@ __global__ void expert_gemm_weights_kernel(GroupShape g, int64_t n, int64_t k, f
 }
 
 Prepared expert_gemm_weights(const Call& c) {
-  const GroupShape g(c);
-  const int64_t n = c.shape[GroupShape::kSizes], k = c.shape[GroupShape::kSizes + 1];
+  const ExpertGroups g(c);
+  const int64_t n = c.shape[ExpertGroups::kSizes], k = c.shape[ExpertGroups::kSizes + 1];
   return {[=](const Launch& l) {
     launch(expert_gemm_weights_kernel,
            dim3(blocks_for(n, kTile), blocks_for(k, kTile), static_cast<unsigned>(g.experts)),
@@ -272,8 +272,8 @@ Prepared expert_gemm_weights(const Call& c) {
   }};
 }
 
-__global__ void expert_column_sum_kernel(GroupShape g, int64_t columns, int64_t row, int64_t at, float* sums,
-                                         const float* x, const int32_t* counts) {
+__global__ void expert_column_sum_kernel(ExpertGroups g, int64_t columns, int64_t row, int64_t at,
+                                         float* sums, const float* x, const int32_t* counts) {
   const int64_t column = global_index(), expert = blockIdx.y;
   if (column >= columns) return;
   const int64_t rows = g.rows(counts, expert), first = g.begin(counts, expert);
@@ -283,8 +283,8 @@ __global__ void expert_column_sum_kernel(GroupShape g, int64_t columns, int64_t 
 }
 
 Prepared expert_column_sum(const Call& c) {
-  const GroupShape g(c);
-  const int64_t* own = c.shape.data() + GroupShape::kSizes;
+  const ExpertGroups g(c);
+  const int64_t* own = c.shape.data() + ExpertGroups::kSizes;
   const int64_t columns = own[0], row = own[1], at = own[2];
   return {[=](const Launch& l) {
     launch(expert_column_sum_kernel, dim3(blocks_for(columns), static_cast<unsigned>(g.experts)), kThreads,
@@ -292,13 +292,13 @@ Prepared expert_column_sum(const Call& c) {
   }};
 }
 
-__global__ void gate_kernel(GroupShape g, int64_t columns, GateOf f, float* y, const float* gate,
+__global__ void gate_kernel(ExpertGroups g, int64_t columns, GateOf f, float* y, const float* gate,
                             const float* up, const int32_t* counts) {
   const int64_t n = g.begin(counts, g.experts) * columns, i = global_index();
   if (i < n) y[i] = f.value(gate[i], up[i], Sigmoid{});
 }
 
-__global__ void gate_backward_kernel(GroupShape g, int64_t columns, GateOf f, float* dgate, float* dup,
+__global__ void gate_backward_kernel(ExpertGroups g, int64_t columns, GateOf f, float* dgate, float* dup,
                                      const float* dy, const float* gate, const float* up,
                                      const int32_t* counts) {
   const int64_t n = g.begin(counts, g.experts) * columns, i = global_index();
@@ -310,8 +310,8 @@ __global__ void gate_backward_kernel(GroupShape g, int64_t columns, GateOf f, fl
 }
 
 Prepared gate(const Call& c) {
-  const GroupShape g(c);
-  const int64_t columns = c.shape[GroupShape::kSizes];
+  const ExpertGroups g(c);
+  const int64_t columns = c.shape[ExpertGroups::kSizes];
   const GateOf f{c.scalars[0]};
   return {[=](const Launch& l) {
     launch(gate_kernel, blocks_for(g.most * columns), kThreads, l.stream, g, columns, f, l.operands[0],
@@ -320,8 +320,8 @@ Prepared gate(const Call& c) {
 }
 
 Prepared gate_backward(const Call& c) {
-  const GroupShape g(c);
-  const int64_t columns = c.shape[GroupShape::kSizes];
+  const ExpertGroups g(c);
+  const int64_t columns = c.shape[ExpertGroups::kSizes];
   const GateOf f{c.scalars[0]};
   return {[=](const Launch& l) {
     launch(gate_backward_kernel, blocks_for(g.most * columns), kThreads, l.stream, g, columns, f,
