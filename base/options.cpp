@@ -90,6 +90,18 @@ Selection parse_selection(std::string_view text, const Place& place) {
   return out;
 }
 
+std::string with_settings(std::string_view text, const std::string& settings) {
+  if (settings.empty()) return std::string(text);
+  const Selection own = parse_selection(text, {}), more = parse_selection("more:" + settings, {});
+  std::string out;
+  for (const auto& [key, value] : own.settings) {
+    const bool replaced = std::any_of(more.settings.begin(), more.settings.end(),
+                                      [&, &name = key](const auto& s) { return s.first == name; });
+    if (!replaced) out += fmt::format("{}={},", key, value);
+  }
+  return fmt::format("{}:{}{}", own.name, out, settings);
+}
+
 Options::Options(const std::vector<OptionSpec>& specs,
                  const std::vector<std::pair<std::string, std::string>>& settings, const std::string& owner,
                  const Place& place) {

@@ -23,12 +23,16 @@ struct OptionSpec {
   double low = 0, high = 1e9;  ///< for count and real
 };
 
-/// "pytorch-ddp:bucket=25MiB" -> name and settings; throws InputError at `place` when malformed.
+/// "pytorch-ddp:bucket=25MiB" -> name and settings; throws InputError at `place` when malformed, or where a
+/// key is given twice.
 struct Selection {
   std::string name;
   std::vector<std::pair<std::string, std::string>> settings;
 };
 Selection parse_selection(std::string_view text, const Place& place);
+/// The text of a selection with settings ("key=value,key=value" or "") in place of its own of the same keys.
+/// Throws as parse_selection().
+std::string with_settings(std::string_view text, const std::string& settings);
 
 /// Values of all declared options of one component; reading an undeclared name is a bug (TANDEM_CHECK).
 /// Immutable once made: any thread may read it.

@@ -84,7 +84,7 @@ class StageTimes {
       const double one = step(c, recompute, c.stage_scheme, 1);
       if (c.expert * c.context == 1) return one;
       // Less what replicas do once a step.
-      return std::max(0.0, step(c, recompute, c.stage_scheme + ",microbatches=2", 2) - one);
+      return std::max(0.0, step(c, recompute, with_settings(c.stage_scheme, "microbatches=2"), 2) - one);
     } catch (const InputError&) {
       return INFINITY;
     }

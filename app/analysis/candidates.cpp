@@ -58,10 +58,7 @@ class Family {
   bool one_replica() const {
     return resolved_.scheme->pipeline != nullptr && resolved_.scheme->replica_devices == nullptr;
   }
-  std::string with(const std::string& settings) const {
-    if (settings.empty()) return text_;
-    return text_ + (text_.find(':') == std::string::npos ? ":" : ",") + settings;
-  }
+  std::string with(const std::string& settings) const { return with_settings(text_, settings); }
 
  private:
   std::string text_;

@@ -51,7 +51,7 @@ TEST(ShowProfile, OneTableAPrecision) {
 bf16: Roofline of h200-sxm: 989 TFLOP/s in products, 67 TFLOP/s in all other kernels, 4.8 TB/s. Stock curves with recipe pytorch-channels-last.
 
 kind          pass            shapes   launches      time   TFLOP/s   GB/s   of roofline   stock / measured
-gemm          forward              1          3    17.2 %       494    362          50 %               0.63
+gemm          forward              1          3    17.2 %       494    362          50 %               0.65
 elementwise   backward-data        1          1    82.8 %     0.300   1200          25 %               0.31
 all                                2          4   100.0 %      85.5   1055          29 %               0.37
 
@@ -60,8 +60,8 @@ all                                2          4   100.0 %      85.5   1055      
 tf32: Roofline of h200-sxm: 494 TFLOP/s in products, 67 TFLOP/s in all other kernels, 4.8 TB/s. Stock curves with recipe pytorch-channels-last.
 
 kind   pass      shapes   launches      time   TFLOP/s   GB/s   of roofline   stock / measured
-gemm   forward        1          3   100.0 %       494    724         100 %               1.26
-all                   1          3   100.0 %       494    724         100 %               1.26
+gemm   forward        1          3   100.0 %       494    724         100 %               1.28
+all                   1          3   100.0 %       494    724         100 %               1.28
 )");
   const std::string bf16 = shown(tool({"show", "profile", file, "--precision", "bf16"}).out, file);
   EXPECT_EQ(shown(result.out, file).substr(0, bf16.size()), bf16);

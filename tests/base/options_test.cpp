@@ -67,6 +67,12 @@ TEST(Selections, AreNameAndSettings) {
   }
 }
 
+TEST(Selections, TakeOtherSettings) {
+  EXPECT_EQ(with_settings("ddp", "a=1,b=2"), "ddp:a=1,b=2");
+  EXPECT_EQ(with_settings("ddp:a=1,b=2,c=3", "b=4,d=5"), "ddp:a=1,c=3,b=4,d=5");
+  EXPECT_EQ(with_settings("ddp:a=1", ""), "ddp:a=1");
+}
+
 TEST(Selections, NameAKeyOnce) {
   try {
     parse_selection("ddp:a=1,b=2,a=1", {});

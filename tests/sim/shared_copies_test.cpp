@@ -91,7 +91,7 @@ TEST(SharedCopies, AreWhatRealInputIsInNodesOfSeveralDevices) {
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
   const auto predict = [&](bool input, const System::Sets& sets) {
     const System machine = System::load("dgx-h100", sets);
-    Prediction p = prediction_of(graph, machine, scheme, 32, 32);
+    Prediction p = prediction_of(graph, machine, scheme, 32, 64);
     p.job.input = input;
     return simulate(p);
   };
