@@ -118,8 +118,8 @@ enum class Function : uint8_t {
                      ///< shape {ExpertGroups, n, k, transpose b, 1 for +=, row and offset of bias}
   expert_gemm_weights,  ///< {db, a, dc, counts}: of each expert db = a^T dc over its rows; shape
                         ///< {ExpertGroups, n, k}: db is [k, n]
-  expert_column_sum,  ///< {sums, x, counts}: over each expert's rows; shape {ExpertGroups, columns, row and
-                      ///< offset of sums}
+  expert_column_sum,    ///< {sums, x, counts}: over each expert's rows; shape {ExpertGroups, columns, row and
+                        ///< offset of sums}
   gate,  ///< {y, gate, up, counts}: swish(gate) up; shape {ExpertGroups, columns}; scalars {limit}: 0, or
          ///< where gates and factors are clamped (GateOf)
   gate_backward,  ///< {dgate, dup, dy, gate, up, counts}; shape and scalars as gate
