@@ -26,11 +26,10 @@ struct Target {
 /// TF32 and FP16 keep 11 significant bits of the inputs of products, BF16 keeps 8 of all activations: errors
 /// up to 2^-11 or 2^-8 of each, some of which cancels in sums. Such rounding takes single elements over a
 /// kink (of relu, of a maximum) and changes their gradient whole: such tensors are judged by the norm of the
-/// difference. In FP32 sums have another order, and processors without multiply-adds, or programs built
-/// without them, round once more.
+/// difference.
 std::vector<Target> targets() {
 #ifdef TANDEM_TEST_EMULATED
-  return {{&emulated_backend(), Precision::fp32, 5e-5},
+  return {{&emulated_backend(), Precision::fp32, 2e-5},
           {&emulated_backend(), Precision::fp16, 1e-2, true},
           {&emulated_backend(), Precision::bf16, 4e-2, true}};
 #else
@@ -188,7 +187,9 @@ TEST(ConformanceOfSizes, TilesAndTheirEdges) {
   };
   for (Target target : targets()) {
     SKIP_WITHOUT(target)
-    if (target.norm) target.tolerance *= 5;  // some have scores so large that softmax magnifies errors
+    // Some have scores so large that softmax magnifies errors: in fp32 2.3e-5 was seen of a program built
+    // without multiply-adds. On GPUs 5e-5 is the tolerance everywhere.
+    target.tolerance = target.norm ? 5 * target.tolerance : 5e-5;
     for (const LayerCase& c : cases) compare(graph_of(c), 3, target, c.layers);
   }
 }

@@ -91,6 +91,7 @@ TEST(SharedCopies, AreWhatRealInputIsInNodesOfSeveralDevices) {
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
   const auto predict = [&](bool input, const System::Sets& sets) {
     const System machine = System::load("dgx-h100", sets);
+    // Of a batch whose copies leave links to others at every time; where they do not, events decide.
     Prediction p = prediction_of(graph, machine, scheme, 32, 64);
     p.job.input = input;
     return simulate(p);

@@ -133,14 +133,18 @@ Prepared attention_bias_backward(const Call& c, int threads) {
   };
 }
 
+/// log(exp(a) + exp(b)).
+float log_of_both(float a, float b) {
+  const float top = std::max(a, b);
+  return top + std::log(std::exp(a - top) + std::exp(b - top));
+}
+
 /// A sink takes its share of the softmax, which all keys' shares shrink by.
 Prepared attention_sinks(const Call& c, int) {
   const SinksShape s(c);
   return [=](std::span<float* const> o, const IterationState&) {
     for (int64_t r = 0; r < s.rows(); ++r) {
-      const float sum = o[1][r], sink = o[2][s.head(r)], top = std::max(sum, sink);
-      const float all = top + std::log(std::exp(sum - top) + std::exp(sink - top)),
-                  share = std::exp(sum - all);
+      const float sum = o[1][r], all = log_of_both(sum, o[2][s.head(r)]), share = std::exp(sum - all);
       float* out = o[0] + s.out(r);
       for (int64_t d = 0; d < s.size; ++d) out[d] *= share;
       o[1][r] = all;
@@ -171,8 +175,7 @@ Prepared attention_merge(const Call& c, int) {
     for (int64_t r = 0; r < m.rows(); ++r) {
       const int64_t i = r % m.query, h = r / m.query % m.heads, b = r / m.query / m.heads;
       float& sum = o[1][m.log_sum(b, h, i)];
-      const float top = std::max(sum, o[3][r]);
-      const float all = top + std::log(std::exp(sum - top) + std::exp(o[3][r] - top));
+      const float all = log_of_both(sum, o[3][r]);
       const float before = std::exp(sum - all), now = std::exp(o[3][r] - all);
       float* out = o[0] + m.out(b, h, i);
       const float* block = o[2] + m.block(b, h, i);

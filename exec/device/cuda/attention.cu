@@ -470,25 +470,19 @@ Prepared attention_backward_any(const Call& c) {
 template <typename T>
 Prepared bias_backward(const Call& c) {
   const AttentionShape a(c);
-  Call sum;
-  sum.function = Function::column_sum;
-  sum.operands = {0, 1};
-  sum.shape = {a.batch * a.query, a.buckets * a.heads};
-  const Prepared add = own_kernels()[static_cast<std::size_t>(sum.function)].plain(sum);
+  const int64_t rows = a.batch * a.query, columns = a.buckets * a.heads;
+  const Prepared sum = prepare_column_sum(rows, columns);
   const int64_t of_rows = a.batch * a.heads * a.out_rows, inner = (of_rows + 63) / 64 * 64,
-                sums = (sum.shape[0] * sum.shape[1] + 63) / 64 * 64;
+                sums = (rows * columns + 63) / 64 * 64;
   return {[=](const Launch& l) {
-            float *const per_row = l.scratch + inner, *operands[] = {l.operands[0], per_row};
+            float* const per_row = l.scratch + inner;
             sum_inner(a, l.scratch, operand<T>(l, 4), operand<T>(l, 5), l.stream);
             launch(bias_kernel<T>, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, bias_of(a, l, 7),
                    per_row, operand<T>(l, 1), operand<T>(l, 2), operand<T>(l, 3), operand<T>(l, 5),
                    l.operands[6], l.scratch);
-            Launch of_sum = l;
-            of_sum.operands = operands;
-            of_sum.scratch = per_row + sums;
-            add.run(of_sum);
+            run_step(sum, {l.operands[0], per_row}, l, per_row + sums);
           },
-          inner + sums + add.scratch};
+          inner + sums + sum.scratch};
 }
 
 }  // namespace

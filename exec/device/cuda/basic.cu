@@ -375,6 +375,12 @@ void add_basic(Table& t) {
   set(t, Function::average, average);
 }
 
+Prepared prepare_column_sum(int64_t rows, int64_t columns) {
+  Call call;
+  call.shape = {rows, columns};
+  return column_sum<float>(call);
+}
+
 const Table& own_kernels() {
   static const Table table = [] {
     Table t{};

@@ -231,6 +231,17 @@ uint32_t half_mask(const Call& call) {
   return out;
 }
 
+Prepared prepare_move(const Strided& move, Precision stored) {
+  Call call;
+  call.function = Function::move;
+  call.operands = {0, 1};
+  call.shape = move.pack();
+  if (is_half(stored)) call.half_operands = {1, 1};
+  Prepared made = prepare_own(call, stored);
+  TANDEM_CHECK(made.scratch == 0);
+  return made;
+}
+
 Prepared prepare_own(const Call& call, Precision half) {
   const Maker& make = own_kernels()[static_cast<std::size_t>(call.function)];
   const uint32_t mask = half_mask(call);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 
 #include "base/precision.h"
 #include "exec/lower/call.h"
@@ -92,6 +93,17 @@ const Table& own_kernels();
 /// By our own kernels; through copies in 4 bytes where there is none for the operands that are in 2. `half`:
 /// the format of these, bf16 or fp16.
 Prepared prepare_own(const Call& call, Precision half);
+/// Steps of other calls, which need no scratch but the column sum: strided.cu's move between tensors that are
+/// stored alike, as fp32, bf16 or fp16; and {sums[columns], x}.
+Prepared prepare_move(const Strided& move, Precision stored);  // half.cu
+Prepared prepare_column_sum(int64_t rows, int64_t columns);    // basic.cu
+/// Enqueues such a step on these operands.
+inline void run_step(const Prepared& step, std::initializer_list<float*> operands, Launch l,
+                     float* scratch = nullptr) {
+  l.operands = operands.begin();
+  l.scratch = scratch;
+  step.run(l);
+}
 /// The call on copies in 4 bytes of its operands in 2, which lie in scratch; `prepare` is asked for it so.
 Prepared upcast(const Call& call, Precision half, const std::function<Prepared(const Call& call)>& prepare);
 

@@ -9,14 +9,19 @@ namespace tandem::exec::cuda {
 
 namespace {
 
+/// log(exp(a) + exp(b)).
+__device__ float log_of_both(float a, float b) {
+  const float top = fmaxf(a, b);
+  return top + logf(expf(a - top) + expf(b - top));
+}
+
 /// A warp a row.
 template <typename T>
 __global__ void merge_kernel(MergeShape m, T* out, float* log_sums, const T* block, const float* of_block) {
   const int64_t r = global_index() / kWarp;
   if (r >= m.rows()) return;
   const int64_t i = r % m.query, h = r / m.query % m.heads, b = r / m.query / m.heads;
-  const float sum = log_sums[m.log_sum(b, h, i)], more = of_block[r], top = fmaxf(sum, more);
-  const float all = top + logf(expf(sum - top) + expf(more - top));
+  const float sum = log_sums[m.log_sum(b, h, i)], more = of_block[r], all = log_of_both(sum, more);
   const float before = expf(sum - all), now = expf(more - all);
   T* to = out + m.out(b, h, i);
   const T* from = block + m.block(b, h, i);
@@ -33,12 +38,6 @@ Prepared attention_merge(const Call& c) {
     launch(merge_kernel<T>, blocks_for(m.rows() * kWarp), kThreads, l.stream, m, operand<T>(l, 0),
            l.operands[1], operand<T>(l, 2), l.operands[3]);
   }};
-}
-
-/// log(exp(a) + exp(b)).
-__device__ float log_of_both(float a, float b) {
-  const float top = fmaxf(a, b);
-  return top + logf(expf(a - top) + expf(b - top));
 }
 
 /// A warp a row.
@@ -78,22 +77,14 @@ Prepared sinks(const Call& c) {
 template <typename T>
 Prepared sinks_backward(const Call& c) {
   const SinksShape s(c);
-  Call sum;
-  sum.function = Function::column_sum;
-  sum.operands = {0, 1};
-  sum.shape = {s.batch * s.query, s.heads};
-  const Prepared add = own_kernels()[static_cast<std::size_t>(sum.function)].plain(sum);
+  const Prepared sum = prepare_column_sum(s.batch * s.query, s.heads);
   const int64_t rows = (s.rows() + 63) / 64 * 64;
   return {[=](const Launch& l) {
-            float* operands[] = {l.operands[0], l.scratch};
             launch(sink_gradients_kernel<T>, blocks_for(s.rows() * kWarp), kThreads, l.stream, s, l.scratch,
                    l.operands[1], l.operands[2], operand<T>(l, 3), operand<T>(l, 4));
-            Launch of_sum = l;
-            of_sum.operands = operands;
-            of_sum.scratch = l.scratch + rows;
-            add.run(of_sum);
+            run_step(sum, {l.operands[0], l.scratch}, l, l.scratch + rows);
           },
-          rows + add.scratch};
+          rows + sum.scratch};
 }
 
 }  // namespace

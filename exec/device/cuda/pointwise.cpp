@@ -47,12 +47,7 @@ Prepared move_used(const ConvShape& s, bool gather, Precision stored) {
   spread[0] = in;
   all.strides = gather ? std::vector{packed, spread} : std::vector{spread, packed};
   all.offsets = {0, 0};
-  Call call;
-  call.function = Function::move;
-  call.operands = {0, 1};
-  call.shape = all.pack();
-  if (is_half(stored)) call.half_operands = {1, 1};
-  return prepare_own(call, stored);
+  return prepare_move(all, stored);
 }
 
 Prepared zeros(int64_t elements, Precision stored) {
@@ -63,11 +58,6 @@ Prepared zeros(int64_t elements, Precision stored) {
   call.scalars = {0};
   if (is_half(stored)) call.half_operands = {elements};
   return prepare_own(call, stored);
-}
-
-void run(const Prepared& call, std::initializer_list<float*> operands, Launch l) {
-  l.operands = operands.begin();
-  call.run(l);
 }
 
 }  // namespace
@@ -90,13 +80,13 @@ std::optional<Prepared> pointwise(const Call& conv, Precision stored, const Make
   const bool gather = pass != Function::conv_backward_data;
   const int64_t used = positions(s) * s.in_channels, words = is_half(stored) ? (used + 1) / 2 : used;
   const Prepared move = move_used(s, gather, stored), clear = zeros(s.in_elements(), stored);
-  TANDEM_CHECK(move.scratch == 0 && clear.scratch == 0);
+  TANDEM_CHECK(clear.scratch == 0);
   return Prepared{[=](const Launch& l) {
-                    if (gather) run(move, {l.scratch, l.operands[1]}, l);
+                    if (gather) run_step(move, {l.scratch, l.operands[1]}, l);
                     multiply(l.scratch, l);
                     if (gather) return;
-                    run(clear, {l.operands[0]}, l);
-                    run(move, {l.operands[0], l.scratch}, l);
+                    run_step(clear, {l.operands[0]}, l);
+                    run_step(move, {l.operands[0], l.scratch}, l);
                   },
                   words};
 }

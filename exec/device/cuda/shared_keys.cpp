@@ -2,8 +2,9 @@
 #include "exec/device/cuda/shared_keys.h"
 
 #include <array>
+#include <utility>
+#include <vector>
 
-#include "base/error.h"
 #include "exec/lower/call_shapes.h"
 
 namespace tandem::exec::cuda {
@@ -34,14 +35,7 @@ class Copies {
  private:
   Prepared move(std::vector<std::vector<int64_t>> strides, std::vector<int64_t> offsets,
                 std::vector<int64_t> sizes, bool adds) const {
-    Call call;
-    call.function = Function::move;
-    call.operands = {0, 1};
-    call.shape = Strided{std::move(sizes), std::move(strides), std::move(offsets), adds}.pack();
-    call.half_operands = {1, 1};
-    Prepared made = prepare_own(call, stored_);
-    TANDEM_CHECK(made.scratch == 0);
-    return made;
+    return prepare_move({std::move(sizes), std::move(strides), std::move(offsets), adds}, stored_);
   }
 
   std::vector<int64_t> own_, shared_;  ///< strides of samples, rows, shared heads, heads of one, numbers
@@ -49,12 +43,6 @@ class Copies {
   std::vector<int64_t> sizes_;
   Precision stored_;
 };
-
-void run(const Prepared& call, float* to, float* from, Launch l) {
-  const std::array operands{to, from};
-  l.operands = operands.data();
-  call.run(l);
-}
 
 }  // namespace
 
@@ -72,16 +60,13 @@ Prepared by_own_keys(const Call& shared, const Call& own, const Prepared& prepar
             return reinterpret_cast<float*>(reinterpret_cast<uint16_t*>(l.operands[operand]) + b * numbers);
           };
           const int64_t queries = a.query * a.q_row, kept = a.key * a.kv_row, results = a.query * a.out_row();
-          for (std::size_t v : {0U, 1U}) run(spread[v], copies, at(4 + v, kept), l);
-          const std::array operands{at(0, queries), gradients,      gradients,
-                                    at(3, queries), copies,         copies,
-                                    at(6, results), at(7, results), l.operands[8] + b * a.heads * a.query};
-          Launch of_own = l;
-          of_own.operands = operands.data();
-          of_own.scratch = gradients + words;
-          prepared.run(of_own);
+          for (std::size_t v : {0U, 1U}) run_step(spread[v], {copies, at(4 + v, kept)}, l);
+          run_step(prepared,
+                   {at(0, queries), gradients, gradients, at(3, queries), copies, copies, at(6, results),
+                    at(7, results), l.operands[8] + b * a.heads * a.query},
+                   l, gradients + words);
           for (std::size_t v : {0U, 1U}) {
-            for (const Prepared& part : added[v]) run(part, at(1 + v, kept), gradients, l);
+            for (const Prepared& part : added[v]) run_step(part, {at(1 + v, kept), gradients}, l);
           }
         }
       },
