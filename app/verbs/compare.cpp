@@ -35,7 +35,10 @@ JsonWriter pairs_json(const std::vector<OpPair>& pairs) {
 }
 
 JsonWriter side_json(const Report& r) {
-  JsonWriter out = {{"title", report_title(r)}, {"engine", r.engine}, {"fits", r.fits}};
+  JsonWriter out = {{"title", report_title(r)},
+                    {"model", report_input(r, "model")},
+                    {"engine", r.engine},
+                    {"fits", r.fits}};
   if (r.fits) {
     out["samples_per_second"] = r.samples_per_second;
     out["samples_per_second_interval"] = {
@@ -141,8 +144,15 @@ JsonWriter board_json(const BoardAnswer& answer) {
   return out;
 }
 
-std::string compare_json(const std::vector<ReportPair>& pairs, const std::vector<BoardAnswer>& boards) {
-  JsonWriter out = {{"schema", "tandem-compare-1"}, {"rows", JsonWriter::array()}};
+/// Who is compared, in words.
+struct Names {
+  std::string a, b;
+};
+
+std::string compare_json(const std::vector<ReportPair>& pairs, const Names& names,
+                         const std::vector<BoardAnswer>& boards) {
+  JsonWriter out = {
+      {"schema", "tandem-compare-1"}, {"a", names.a}, {"b", names.b}, {"rows", JsonWriter::array()}};
   for (const ReportPair& pair : pairs) {
     const Report &x = pair.a, &y = pair.b;
     const OpComparison ops = compare_ops(x, y);
@@ -210,10 +220,11 @@ std::string reasons(const std::vector<ReportPair>& pairs) {
 }
 
 /// `head`: who A and B are, for text; `rest`: what else there is to say.
-void put_comparison(const Arguments& arguments, const std::vector<ReportPair>& pairs, const std::string& head,
-                    const std::string& rest, const std::vector<BoardAnswer>& boards = {}) {
+void put_comparison(const Arguments& arguments, const std::vector<ReportPair>& pairs, const Names& names,
+                    const std::string& head, const std::string& rest,
+                    const std::vector<BoardAnswer>& boards = {}) {
   const std::string format = format_of(arguments);
-  if (format == "json") return put_result(arguments, compare_json(pairs, boards));
+  if (format == "json") return put_result(arguments, compare_json(pairs, names, boards));
   if (format == "csv") return put_result(arguments, compare_csv(pairs));
   put_page(arguments,
            head + "\n" + compare_table(pairs).as(format, result_columns(arguments)) + reasons(pairs) + rest);
@@ -231,9 +242,9 @@ int compare_reports(const Arguments& arguments) {
   if (pairs.size() < std::max(a.size(), b.size()))
     note(arguments, "device counts that only one of the files holds are left out");
   const bool prose = format == "text" || format == "md";
-  put_comparison(arguments, pairs,
-                 fmt::format("A  {} ({})\nB  {} ({})\n", report_title(a[0]), engine_word(a[0]),
-                             report_title(b[0]), engine_word(b[0])),
+  const auto name = [](const Report& r) { return fmt::format("{} ({})", report_title(r), engine_word(r)); };
+  const Names names = {name(a[0]), name(b[0])};
+  put_comparison(arguments, pairs, names, fmt::format("A  {}\nB  {}\n", names.a, names.b),
                  prose ? ops_text(pairs, format, result_columns(arguments)) : "");
   return 0;
 }
@@ -350,7 +361,10 @@ int compare_systems(const Arguments& arguments) {
                            (alone ? fmt::format("B  the same {}\n", sides.changes)
                                   : fmt::format("B  {}: {}{}\n", report_title(y), asked_y->system.summary(),
                                                 sides.changes.empty() ? "" : ", " + sides.changes));
-  put_comparison(arguments, pairs, head, board_text(pairs, boards), boards);
+  const std::string system = report_input(y, "system");
+  const Names names = {report_input(x, "system"),
+                       sides.changes.empty() ? system : fmt::format("{} {}", system, sides.changes)};
+  put_comparison(arguments, pairs, names, head, board_text(pairs, boards), boards);
   return 0;
 }
 

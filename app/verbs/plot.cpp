@@ -7,6 +7,7 @@
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "app/pictures/check_picture.h"
+#include "app/pictures/comparison_picture.h"
 #include "app/pictures/link_map.h"
 #include "app/pictures/pictures.h"
 
@@ -15,6 +16,7 @@ namespace tandem::app {
 namespace {
 
 constexpr std::string_view kScatter = "scatter";
+constexpr std::string_view kComparison = "comparison";
 constexpr std::string_view kLinks = "links";
 
 std::string output_folder(const Arguments& arguments) {
@@ -68,16 +70,29 @@ void draw_links_if_known(const Arguments& arguments, std::vector<Report> reports
   }
 }
 
+using Draw = std::vector<std::string> (*)(const Json& document, const std::string& base);
+
+/// The files of documents that have a picture of their own, numbered from the second on.
+void draw_each(const std::vector<Json>& documents, Draw draw, const std::string& base,
+               std::vector<std::string>& written) {
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    const auto files = draw(documents[i], i == 0 ? base : fmt::format("{}-{}", base, i + 1));
+    written.insert(written.end(), files.begin(), files.end());
+  }
+}
+
 int plot(const Arguments& arguments) {
-  std::vector<std::string> kinds{std::string(kScatter), std::string(kLinks)};
+  std::vector<std::string> kinds{std::string(kScatter), std::string(kComparison), std::string(kLinks)};
   for (const PictureKind& kind : picture_kinds()) kinds.emplace_back(kind.name);
   const std::string wanted = arguments.has("kind") ? arguments.choice("kind", "", kinds) : "";
   std::vector<Report> reports;
-  std::vector<Json> checks;
+  std::vector<Json> checks, comparisons;
   for (const std::string& file : arguments.words()) {
     Json document = Json::load(file);
     if (is_check(document)) {
       checks.push_back(std::move(document));
+    } else if (is_comparison(document)) {
+      comparisons.push_back(std::move(document));
     } else {
       for (Report& r : reports_from_json(document)) reports.push_back(std::move(r));
     }
@@ -95,12 +110,9 @@ int plot(const Arguments& arguments) {
     written = draw_reports(reports, wanted, base);
     if (wanted.empty()) draw_links_if_known(arguments, reports, base(kLinks), written);
   }
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    if (!wanted.empty() && wanted != kScatter) continue;
-    const std::string number = i == 0 ? "" : fmt::format("-{}", i + 1);
-    const auto files = draw_check(checks[i], base(kScatter) + number);
-    written.insert(written.end(), files.begin(), files.end());
-  }
+  const auto asked = [&](std::string_view kind) { return wanted.empty() || wanted == kind; };
+  if (asked(kScatter)) draw_each(checks, draw_check, base(kScatter), written);
+  if (asked(kComparison)) draw_each(comparisons, draw_comparison, base(kComparison), written);
   if (written.empty()) {
     throw InputError(fmt::format("the files hold nothing to draw{}", wanted.empty() ? "" : " for " + wanted));
   }
@@ -115,23 +127,25 @@ int plot(const Arguments& arguments) {
 void register_plot(Registry<Verb>& registry) {
   registry.add(
       {.name = "plot",
-       .summary =
-           "draw reports (scaling, breakdown, staleness, timeline) and cross-checks (scatter) as PNG and SVG",
+       .summary = "draw reports (scaling, breakdown, staleness, timeline), comparisons and cross-checks "
+                  "(scatter) as PNG and SVG",
        .usage = "FILE... [options]   (- reads standard input)",
        .flags = {{"kind", "KIND",
-                  "only scaling, breakdown, staleness, timeline, scatter or links (how busy each link of the "
-                  "machine was); default: all that apply"},
+                  "only scaling, breakdown, staleness, timeline, comparison, scatter or links (how busy each "
+                  "link of "
+                  "the machine was); default: all that apply"},
                  {"system", "NAME|FILE", "links: the machine of the reports, where it is not a stock system"},
                  {"out", "DIR", "folder for the pictures; default: the current one"},
                  quiet_flag()},
        .least_words = 1,
        .most_words = 64,
        .run = plot,
-       .details = "Prints the files it wrote, which are named after the first of those given. Reports come "
-                  "from: tandem predict or run, with --format json "
-                  "--out FILE; a "
-                  "predicted and an executed one together are drawn side by side. Cross-checks come from: "
-                  "tandem check."});
+       .details =
+           "Prints the files it wrote, which are named after the first of those given. Reports come "
+           "from: tandem predict or run, with --format json "
+           "--out FILE; a "
+           "predicted and an executed one together are drawn side by side. Comparisons come from: tandem "
+           "compare, cross-checks from: tandem check, both with --format json."});
 }
 
 }  // namespace tandem::app

@@ -188,6 +188,32 @@ TEST(Plot, BreakdownIsGroupedAndNamesOnlyWhatIsThere) {
   EXPECT_THAT(slurp(scratch.file("p/a-scaling.svg")), HasSubstr("90 % interval"));
 }
 
+TEST(Plot, ComparisonHasARowForEachModelThatBothHold) {
+  const Scratch scratch;
+  const std::string file = scratch.file("c.json");
+  ASSERT_EQ(tool({"compare", "v100-pcie-8x", "dgx1-v100", "--model", "vgg16,gpt2-xl,bert-large", "--devices",
+                  "2,8", "--quiet", "--format", "json", "--out", file})
+                .status,
+            0);
+  const ChildResult drawn = tool({"plot", file, "--out", scratch.file("p")});
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  const std::string path = scratch.file("p/c-comparison.svg");
+  expect_sound(path);
+  std::map<std::string, int> count;
+  for (const SvgBox& t : svg_texts(slurp(path))) ++count[t.text];
+  for (const char* row : {"vgg16 on 2", "vgg16 on 8", "bert-large on 2", "bert-large on 8"})
+    EXPECT_EQ(count[row], 1) << row;
+  EXPECT_EQ(count["gpt2-xl on 8"], 0) << "no V100 holds its 32 samples";
+  EXPECT_THAT(slurp(path), HasSubstr("2 that one of them does not hold are left out"));
+  EXPECT_THAT(slurp(path), HasSubstr(">dgx1-v100 beside v100-pcie-8x<"));
+  std::string broken = slurp(file);
+  broken.replace(broken.find("samples_per_second_ratio"), 7, "SAMPLES");
+  write_file(file, broken);
+  const ChildResult refused = tool({"plot", file, "--out", scratch.file("p")});
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.err, HasSubstr("samples_per_second_ratio"));
+}
+
 TEST(Plot, SizesOfCollectivesAreBinary) {
   const Scratch scratch;
   ASSERT_EQ(tool({"collective", "--system", "dgx-h100", "--plot", scratch.file("c"), "--quiet"}).status, 0);

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How many times faster one side of a comparison is, from a document "tandem-compare-1".
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tandem::app {
+
+/// True for a document whose schema is "tandem-compare-1".
+bool is_comparison(const Json& document);
+
+/// <base>.png and <base>.svg: a row for each model and device count that both sides hold, with the ratio of
+/// their rates, its interval and what parts of the change alone give; returns the names. Throws InputError at
+/// the place of a row that lacks something, and where no row has a ratio.
+std::vector<std::string> draw_comparison(const Json& document, const std::string& base);
+
+}  // namespace tandem::app
