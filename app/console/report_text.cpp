@@ -152,6 +152,24 @@ std::string base_text(const std::vector<Report>& reports) {
   return "";
 }
 
+std::string beyond_perfect_text(const std::vector<Report>& reports) {
+  const Report& r = reports.back();
+  const auto base = std::find_if(reports.begin(), reports.end(), [&](const Report& x) {
+    return x.fits && x.devices == r.speedup_base_devices && x.devices < r.devices;
+  });
+  if (base == reports.end() || !r.fits || r.scaling_efficiency < 1.01) return "";
+  const auto update = [](const Report& x) {
+    const auto at = std::find_if(x.kernels.begin(), x.kernels.end(),
+                                 [](const KernelShare& k) { return k.kind == "optimizer"; });
+    return at == x.kernels.end() ? 0.0 : at->share;
+  };
+  if (update(r) * r.iteration_median > 0.7 * update(*base) * base->iteration_median) return "";
+  return fmt::format(
+      "Efficiency above 100 %: the optimiser's update takes {:.0f} % of the step on {} device{}, and {} "
+      "devices divide it.",
+      100 * update(*base), base->devices, base->devices == 1 ? "" : "s", r.devices);
+}
+
 std::string bound_by(const Report& r) {
   if (!r.fits) return "does not fit: " + needs_text(r);
   const auto& b = r.bottleneck;

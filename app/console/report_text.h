@@ -43,6 +43,10 @@ Table report_table(const std::vector<Report>& reports);
 /// Of how many devices speed-up and efficiency count where one does not hold the model; "" where it does.
 std::string base_text(const std::vector<Report>& reports);
 
+/// Why the last of the reports, as one device count each, scales better than perfectly: its update is
+/// divided. "" where it does not, or the reports do not tell.
+std::string beyond_perfect_text(const std::vector<Report>& reports);
+
 /// "4 sequences of 1,024 tokens per device", or with a split model's micro-batches "... per micro-batch, 8
 /// micro-batches a step".
 std::string batch_text(const Graph& graph, int64_t batch, int64_t micro_batches = 0);

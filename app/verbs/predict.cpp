@@ -81,7 +81,9 @@ std::string remarks(const std::vector<Report>& reports) {
     }
   }
   std::string out;
-  if (const std::string base = base_text(reports); !base.empty()) out += base + "\n";
+  for (const std::string& text : {base_text(reports), beyond_perfect_text(reports)}) {
+    if (!text.empty()) out += text + "\n";
+  }
   for (const auto& [text, devices] : notes) {
     const std::string only = devices.size() < reports.size()
                                  ? fmt::format(" (with {} device{})", fmt::join(devices, ", "),

@@ -15,6 +15,9 @@ namespace {
 /// A curve of fewer kernels is remarked upon.
 constexpr int64_t kThin = 4;
 
+/// Graphs whose kernels are off by more than this in the mean, each left out of the fit, are remarked upon.
+constexpr double kContradiction = 0.25;
+
 /// `m` of one precision.
 KernelEstimates kernel_estimates(const Measurements& m, Precision precision) {
   KernelEstimates out;
@@ -98,6 +101,11 @@ MachineFit fit_machine(const Measurements& measurements) {
       out.remarks.push_back(fmt::format("{}: kernels off by {:.1f} %, whole graphs by {:.1f} %", name(p),
                                         100 * found.errors.kernels, 100 * found.errors.graphs));
     }
+    if (found.errors.graphs > kContradiction)
+      out.remarks.push_back(
+          fmt::format("{}: kernels of some graphs contradict those of others; where the machine was busy or "
+                      "its clocks moved, measure again",
+                      name(p)));
     for (const std::string& remark : thin_curves(found.curves))
       out.remarks.push_back(first ? remark : fmt::format("{}: {}", name(p), remark));
   }

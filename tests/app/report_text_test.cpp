@@ -30,5 +30,25 @@ TEST(ReportText, OnlyStagesHaveMicroBatches) {
   EXPECT_EQ(app::report_batch(r), "32 samples per micro-batch");
 }
 
+TEST(ReportText, EfficiencyAbovePerfectIsTheDividedUpdate) {
+  Report one, eight;
+  one.devices = 1;
+  one.iteration_median = 0.1;
+  one.kernels = {{"gemm", "", 0.8}, {"optimizer", "", 0.2}};
+  eight = one;
+  eight.devices = 8;
+  eight.iteration_median = 0.09;
+  eight.scaling_efficiency = 1.1;
+  EXPECT_EQ(app::beyond_perfect_text({one, eight}), "") << "the update takes as long";
+  eight.kernels = {{"gemm", "", 0.9}, {"optimizer", "", 0.03}};
+  EXPECT_EQ(
+      app::beyond_perfect_text({one, eight}),
+      "Efficiency above 100 %: the optimiser's update takes 20 % of the step on 1 device, and 8 devices "
+      "divide it.");
+  EXPECT_EQ(app::beyond_perfect_text({eight}), "") << "of one device nothing is known";
+  eight.scaling_efficiency = 0.99;
+  EXPECT_EQ(app::beyond_perfect_text({one, eight}), "");
+}
+
 }  // namespace
 }  // namespace tandem::tests

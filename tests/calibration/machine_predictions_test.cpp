@@ -48,6 +48,17 @@ TEST(MachinePredictions, SaysThatTheMachineWasBusy) {
               testing::Contains(HasSubstr("busy machine: other programs took 70 % of 2 processors")));
 }
 
+/// As where the device ran at a third of its speed while half of the graphs were measured.
+TEST(MachinePredictions, SaysThatGraphsContradictEachOther) {
+  const auto contradiction = testing::Contains(HasSubstr("contradict those of others"));
+  Measurements m = made();
+  EXPECT_THAT(fit_machine(m).remarks, testing::Not(contradiction));
+  for (MeasuredKernel& k : m.kernels) {
+    if (k.graph % 4 < 2) k.median *= 3;
+  }
+  EXPECT_THAT(fit_machine(m).remarks, contradiction);
+}
+
 TEST(MachinePredictions, PredictsInAMeasuredPrecisionAlone) {
   const std::string both = profile_of(made_in_two(), "precisions"), one = profile_of(made(), "fp32");
   const auto step = [&](const std::string& profile, Precision precision) {
