@@ -51,8 +51,11 @@ int64_t run_in(const Program& program, int64_t steps) {
   return periods < steps ? periods : out;
 }
 
-/// Of many workers that do not wait for the network a few rounds tell the rate: within 1 %.
-constexpr int32_t kFirstRounds = 16;
+/// Of many workers that do not wait for the network a few rounds tell the rate: within 1 %. The more workers,
+/// the more gradients are in a round; of 4096 the staleness is known as well.
+int32_t first_rounds(const Program& program) {
+  return static_cast<int32_t>(std::clamp<int64_t>(4096 / program.roles[0].mesh.size(), 8, 16));
+}
 bool may_be_steady(const Program& program) {
   return free_running(program) && program.roles[0].mesh.size() >= kManyWorkers && period(program) == 1 &&
          transient(program) == 0;
@@ -140,7 +143,8 @@ Simulated Simulation::evaluated(Bound bound, const std::vector<Plan>& others, bo
   EvaluateOptions options;
   options.most_iterations = options.iterations = iterations(out.bound.plan);
   if (p_.iterations == 0 && others.empty() && !(p_.pauses.every > 0) && may_be_steady(*out.program))
-    options.iterations = std::min(options.iterations, kFirstRounds * out.program->micro_batches);
+    options.iterations =
+        std::min(options.iterations, first_rounds(*out.program) * out.program->micro_batches);
   if (!others.empty()) out.bound.plan = sim::side_by_side(out.bound.plan, others);
   evaluate_steady(out, options, timeline);
   return out;
