@@ -38,8 +38,7 @@ void Lanes::add_ops(const Run& run) {
                             op.lane != Lane::compute && !run.library_made(op.what);
     lane.pushes = lane.pushes || (op.kind == OpKind::send && run.store() != nullptr &&
                                   run.program().channels[op.what].to_role == run.program().stores[0].role);
-    const bool deals =
-        op.kind == OpKind::collective && run.program().collectives[op.what].kind == CollKind::all_to_all;
+    const bool deals = run.carries_tokens(op);
     const bool on_host = (op.kind == OpKind::compute && op.lane == Lane::host) || op.lane == Lane::read ||
                          op.lane == Lane::decode;
     lane.exchanges = lane.exchanges || on_host || op.kind == OpKind::send || op.kind == OpKind::recv ||

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "exec/comm/collective.h"
@@ -140,7 +141,9 @@ class Run {
 
   // ---- experts on other devices ----
 
-  /// Tokens' ways: one of `rank` of the members of an all-to-all to another.
+  /// Is what a collective moves tokens, as many as the router sends?
+  bool carries_tokens(const Op& op) const;
+  /// Tokens' ways: from one rank of the members of a collective to another.
   PeerLinks& tokens() { return *tokens_; }
   PeerLinks::Pair token_way(uint32_t collective, uint32_t group, uint32_t from, uint32_t to) const;
 
@@ -202,6 +205,7 @@ class Run {
   void make_peers();
   void make_groups();
   void make_coordinator();
+  std::set<uint32_t> token_collectives() const;  ///< by number
   void make_token_ways(uint32_t collective, const std::vector<std::vector<uint32_t>>& members);
   void make_group(std::size_t collective, const std::vector<uint32_t>& instances, const Member& member);
   void set_gradient_scale();

@@ -99,9 +99,8 @@ void Run::make_peers() {
   const auto& collectives = program_.collectives;
   peers_ = links(channels.size(), std::any_of(channels.begin(), channels.end(),
                                               [](const Channel& c) { return !c.key_layers.empty(); }));
-  tokens_ = links(collectives.size(),
-                  std::any_of(collectives.begin(), collectives.end(),
-                              [](const Collective& c) { return c.kind == CollKind::all_to_all; }));
+  const std::set<uint32_t> with_tokens = token_collectives();
+  tokens_ = links(collectives.size(), !with_tokens.empty());
   for (uint32_t c = 0; c < channels.size(); ++c) {
     for (uint32_t key = 0; key < channels[c].key_layers.size(); ++key) {
       for (uint32_t i = 0; i < program_.roles[channels[c].from_role].mesh.size(); ++i)
@@ -119,6 +118,7 @@ PeerLinks::Pair Run::pair(uint32_t channel, uint32_t key, uint32_t instance) con
 }
 
 void Run::make_groups() {
+  const std::set<uint32_t> with_tokens = token_collectives();
   groups_.resize(program_.collectives.size());
   library_.resize(program_.collectives.size());
   for (std::size_t c = 0; c < program_.collectives.size(); ++c) {
@@ -131,15 +131,30 @@ void Run::make_groups() {
       const Member at = member(collective, i);
       members[at.group][at.rank] = i;
     }
-    if (collective.kind == CollKind::all_to_all) {
-      make_token_ways(static_cast<uint32_t>(c), members);
-      continue;
-    }
+    if (with_tokens.count(static_cast<uint32_t>(c)) > 0) make_token_ways(static_cast<uint32_t>(c), members);
+    if (collective.kind == CollKind::all_to_all) continue;  // of tokens alone
     library_[c] = library_groups(collective, members, m.local);
     for (const std::vector<uint32_t>& instances : members) make_group(c, instances, m);
   }
   set_gradient_scale();
   make_coordinator();
+}
+
+bool Run::carries_tokens(const Op& op) const {
+  if (op.kind != OpKind::collective || op.payload != Payload::exchanged) return false;
+  const CollKind kind = program_.collectives[op.what].kind;
+  const Layer& layer = execution_.job.graph->layers()[op.key];
+  return kind == CollKind::all_to_all || (kind != CollKind::all_reduce && layer.type->name == "experts");
+}
+
+std::set<uint32_t> Run::token_collectives() const {
+  std::set<uint32_t> out;
+  for (const Role& role : program_.roles) {
+    for (const Op& op : role.ops) {
+      if (carries_tokens(op)) out.insert(op.what);
+    }
+  }
+  return out;
 }
 
 bool Run::coordinated(const Op& op) const {

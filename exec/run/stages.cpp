@@ -155,10 +155,6 @@ void check_sequence(const Execution& e, const Graph& slice) {
   const std::vector<Lowered> lowered = slice.lower(e.job.batch, e.job.precision);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     for (const uint32_t from : layers[i].inputs) {
-      if (slice.sharing().sequence && !slice.sharing().whole_experts && layers[i].type->name == "experts")
-        refuse(e,
-               "parts of experts behind a sequence that devices divide are only simulated (experts=whole "
-               "is executed)");
       if (lowered[i].input_join != Join::gather ||
           layers[from].output[0] * slice.sharing().context < e.job.graph->layers()[from].output[0])
         continue;

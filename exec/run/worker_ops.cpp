@@ -495,7 +495,7 @@ int64_t Worker::meet(const Meeting& m, float* at) {
 Worker::Act Worker::collective(uint32_t index) {
   const Op& op = role().ops[index];
   const Collective& c = run_.program().collectives[op.what];
-  if (c.kind == CollKind::all_to_all) return exchange_tokens(index);
+  if (run_.carries_tokens(op)) return exchange_tokens(index);
   const Run::Member m = run_.member(c, instance_);
   Buffer whole = buffer(index);
   float* const gradients = whole.at;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens on their way between devices that hold different experts: an all-to-all whose parts are as long as
-// the router made them. Counts go first, then the tokens, in messages of their own.
+// Tokens on their way between devices that hold different experts, or a part of each: collectives whose parts
+// are as long as the router made them. Counts go first, then the tokens, in messages of their own.
 #include <algorithm>
 #include <numeric>
 
+#include "exec/device/cpu/kernel.h"
 #include "exec/run/worker.h"
 
 namespace tandem::exec {
@@ -18,22 +19,20 @@ class TokenExchange {
   struct Setup {
     Run& run;
     uint32_t collective = 0, group = 0, rank = 0, ranks = 1;
+    bool all = false;                ///< each member takes the tokens of all, for its part of every expert
     int64_t experts = 1, width = 1;  ///< experts of each member
     float *from = nullptr, *to = nullptr, *counts = nullptr, *arrived = nullptr;
+    int64_t count_words = 0;  ///< of `counts`
   };
   explicit TokenExchange(const Setup& setup) : s_(setup) {}
 
   /// Fills `arrived`. Returns when the last of the others' had come, as the next two do.
   int64_t tell() {
-    float* own = s_.arrived + s_.rank * s_.experts;
-    std::copy_n(s_.counts + s_.rank * s_.experts, s_.experts, own);
-    return swap(
-        [&](uint32_t to) {
-          return Parts{{s_.counts + to * s_.experts, s_.experts}};
-        },
-        [&](uint32_t from) {
-          return Parts{{s_.arrived + from * s_.experts, s_.experts}};
-        });
+    const auto own = [&](uint32_t to) {
+      return Parts{
+          {s_.all ? reinterpret_cast<float*>(held().data()) : s_.counts + to * s_.experts, s_.experts}};
+    };
+    return swap(own, [&](uint32_t from) { return Parts{{s_.arrived + from * s_.experts, s_.experts}}; });
   }
   /// Tokens to their experts, expert by expert, of each those of the first member first.
   int64_t go() {
@@ -41,16 +40,31 @@ class TokenExchange {
                 [&](uint32_t from) { return at_experts(s_.to, from); });
   }
   int64_t come_back() {
-    return swap([&](uint32_t to) { return at_experts(s_.from, to); },
-                [&](uint32_t from) { return at_home(s_.to, from); });
+    const auto sent = [&](uint32_t to) { return at_experts(s_.from, to); };
+    if (!s_.all) return swap(sent, [&](uint32_t from) { return at_home(s_.to, from); });
+    const Parts home = at_home(s_.to, s_.rank);
+    parts_.resize(static_cast<std::size_t>(s_.ranks * home[0].elements));
+    const auto part = [&](uint32_t member) { return parts_.data() + member * home[0].elements; };
+    const int64_t latest = swap(sent, [&](uint32_t from) { return Parts{{part(from), home[0].elements}}; });
+    std::copy_n(part(0), home[0].elements, home[0].at);  // in one order, so that sums depend on no timing
+    for (uint32_t m = 1; m < s_.ranks; ++m) cpu::accumulate(home[0].at, part(m), home[0].elements);
+    return latest;
   }
 
  private:
   using Parts = std::vector<MessagePart>;
 
+  /// Where each member takes all: how many tokens this one has for each expert, whoever sent them here.
+  std::vector<int32_t>& held() {
+    const int32_t* counts = integers(s_.counts);
+    held_.assign(static_cast<std::size_t>(s_.experts), 0);
+    for (int64_t i = 0; i < s_.count_words; ++i) held_[static_cast<std::size_t>(i % s_.experts)] += counts[i];
+    return held_;
+  }
   /// Those of this member's tokens that belong to the experts of `member`.
   Parts at_home(float* tokens, uint32_t member) const {
     const int32_t* counts = integers(s_.counts);
+    if (s_.all) return {{tokens, std::accumulate(counts, counts + s_.count_words, int64_t{0}) * s_.width}};
     const auto sum = [&](uint32_t members) {
       return std::accumulate(counts, counts + members * s_.experts, int64_t{0});
     };
@@ -104,6 +118,8 @@ class TokenExchange {
   }
 
   Setup s_;
+  std::vector<int32_t> held_;  ///< [expert]
+  std::vector<float> parts_;   ///< [member]: sums that each has made a part of
 };
 
 }  // namespace
@@ -125,10 +141,11 @@ Worker::Act Worker::exchange_tokens(uint32_t index) {
   };
   const Memory from = memory(x.from), to = memory(x.to), counts = memory(x.counts),
                arrived = memory(x.arrived);
-  bytes_[index] = 4 * (x.back ? to : from).elements;  // what this device routes
-  TokenExchange exchange({run_, op.what, m.group, m.rank, m.ranks, arrived.elements / m.ranks,
+  const bool all = run_.program().collectives[op.what].kind != CollKind::all_to_all;
+  bytes_[index] = all ? op.bytes.n : 4 * (x.back ? to : from).elements;  // what this device routes
+  TokenExchange exchange({run_, op.what, m.group, m.rank, m.ranks, all, arrived.elements / m.ranks,
                           graph().graph().layers()[op.key].output.back(), from.host, to.host, counts.host,
-                          arrived.host});
+                          arrived.host, counts.elements});
   return [=, this, lane = op.lane, back = x.back](int32_t) mutable {
     for (const Memory& read : {from, counts}) driver_->to_host(read.host, read.device, read.elements, lane);
     int64_t latest = 0;

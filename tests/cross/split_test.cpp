@@ -10,50 +10,13 @@
 
 #include "exec/lower/execution_graph.h"
 #include "exec/run/execute.h"
-#include "models/adapter.h"
 #include "sim/simulate.h"
-#include "tests/cross/settings.h"
+#include "tests/cross/split_case.h"
 
 namespace tandem::tests {
 namespace {
 
-/// What is divided: a transformer over images, a language model whose output layer is tied to the embedding,
-/// a mixture of experts over images, adapters beside the weights of the first, which stay, also in 4 bits, or
-/// a language model with rotary positions, grouped queries and an output layer of its own, with experts or
-/// without, or convolutions before linear layers.
-enum class Of : uint8_t { images, text, experts, adapters, stored, rotary, mixture, normed, convolutions };
-
-struct Split {
-  std::string scheme;
-  int64_t devices = 1, replicas = 1;
-  Of of = Of::images;
-  int64_t nodes = 1;
-  std::string_view offload = "off";
-  std::string_view recompute = "off";
-};
-
-bool of_text(const Split& s) {
-  return s.of == Of::text || s.of == Of::rotary || s.of == Of::mixture || s.of == Of::normed;
-}
-
-std::ostream& operator<<(std::ostream& out, const Split& s) {
-  constexpr const char* kNames[] = {"",
-                                    " of text",
-                                    " of experts",
-                                    " of adapters",
-                                    " of adapters to 4 bits",
-                                    " of rotary text",
-                                    " of text with experts",
-                                    " of rotary text with norms of heads",
-                                    " of convolutions"};
-  out << s.scheme << " on " << s.devices;
-  if (s.nodes > 1) out << " of " << s.nodes << " nodes";
-  out << kNames[static_cast<int>(s.of)];
-  if (s.recompute != "off") out << ", " << s.recompute << " made again";
-  return out << (s.offload == "off" ? "" : ", its optimizer on the host");
-}
-
-std::vector<Split> splits() {
+std::vector<SplitCase> splits() {
   return {
       {"pipeline:microbatches=4", 2},
       {"pipeline:microbatches=6,schedule=gpipe", 4},
@@ -107,6 +70,15 @@ std::vector<Split> splits() {
        2, Of::mixture},
       {"hybrid:expert=2,tensor=2,sequence=on,experts=whole,sharding=1,order=tensor/pipeline/data", 8, 4,
        Of::mixture},
+      {"hybrid:tensor=2,sequence=on,microbatches=2", 2, 1, Of::mixture},
+      {"hybrid:expert=2,tensor=2,sequence=on,microbatches=2", 4, 2, Of::mixture},
+      {"hybrid:expert=2,tensor=2,pipeline=2,sequence=on,microbatches=2,schedule=zero-bubble", 8, 2,
+       Of::mixture},
+      {"hybrid:expert=2,tensor=2,sequence=on,sharding=1", 8, 4, Of::mixture},
+      {"hybrid:expert=2,tensor=2,sequence=on,microbatches=2", 4, 2, Of::mixture, 2},
+      {"hybrid:tensor=2,sequence=on,microbatches=2", 4, 2, Of::biased},
+      {"hybrid:expert=2,tensor=2,sequence=on", 4, 2, Of::biased},
+      {"hybrid:tensor=2", 2, 1, Of::biased},
       {"hybrid:expert=2,microbatches=2,sharding=3", 4, 4, Of::mixture},
       {"hybrid:expert=2", 2, 2, Of::experts},
       {"hybrid:expert=4,microbatches=2", 4, 4, Of::experts},
@@ -197,96 +169,6 @@ std::vector<Split> splits() {
   };
 }
 
-const Graph& split_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/split.json");
-  return graph;
-}
-
-/// A vocabulary that does not divide: two and four parts end in padding.
-const Graph& text_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/text.json");
-  return graph;
-}
-
-const Graph& rotary_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/rotary.json");
-  return graph;
-}
-
-const Graph& normed_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/rotary.json:qk_norm=1");
-  return graph;
-}
-
-const Graph& mixture_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/mixture.json");
-  return graph;
-}
-
-const Graph& convolutions_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/weird.json");
-  return graph;
-}
-
-const Graph& experts_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/experts.json");
-  return graph;
-}
-
-const Graph& adapted_model(bool stored) {
-  static const auto adapted = [](const char* text) {
-    return with_adapter(split_model(), parse_adapter(text, Place{}), Place{});
-  };
-  static const Graph graphs[] = {adapted("lora:rank=3,on=attention+mlp"),
-                                 adapted("qlora:rank=3,on=attention+mlp")};
-  return graphs[stored ? 1 : 0];
-}
-
-const Graph& model_of(const Split& s) {
-  switch (s.of) {
-    case Of::text:
-      return text_model();
-    case Of::rotary:
-      return rotary_model();
-    case Of::mixture:
-      return mixture_model();
-    case Of::normed:
-      return normed_model();
-    case Of::convolutions:
-      return convolutions_model();
-    case Of::experts:
-      return experts_model();
-    case Of::adapters:
-    case Of::stored:
-      return adapted_model(s.of == Of::stored);
-    default:
-      return split_model();
-  }
-}
-
-const Dataset& digits() {
-  static const Dataset data = load_dataset("digits", false);
-  return data;
-}
-
-Execution split_execution(const Split& s, const ResolvedScheme& scheme) {
-  Execution e;
-  e.job.graph = &model_of(s);
-  e.job.scheme = &scheme;
-  e.backend = &backends_registry().at("cpu");
-  e.cluster = {s.devices, s.nodes, s.devices / s.nodes};
-  e.job.batch = 2;
-  e.job.optimizer = &optimizer("momentum");
-  e.job.offload = parse_offload(s.offload, {});
-  e.job.recompute = parse_recompute(s.recompute, {});
-  e.iterations = 20;
-  e.warmup = 1;
-  e.data = of_text(s) ? nullptr : &digits();
-  e.rate.base = s.of == Of::text ? 0.005 : s.of == Of::mixture ? 0.0002 : 0.001;
-  e.poison = true;  // whoever reads parameters that were not gathered ends with no number
-  return e;
-}
-
 int64_t micro_batches(const Program& p) {
   int64_t most = 0;
   for (const Role& role : p.roles) {
@@ -295,7 +177,7 @@ int64_t micro_batches(const Program& p) {
   return most;
 }
 
-class Splits : public testing::TestWithParam<Split> {};
+class Splits : public testing::TestWithParam<SplitCase> {};
 
 void expect_close(const std::vector<float>& a, const std::vector<float>& b, float bound = 1e-5F) {
   ASSERT_EQ(a.size(), b.size());
@@ -311,7 +193,7 @@ void expect_close(const std::vector<float>& a, const std::vector<float>& b, floa
 
 /// One worker with all the samples of a step in one batch; of text, whose samples are drawn for each replica,
 /// one for each that sums micro-batches.
-ExecutionResult on_one_worker(const Split& s, int64_t micros) {
+ExecutionResult on_one_worker(const SplitCase& s, int64_t micros) {
   if (of_text(s)) {
     const ResolvedScheme sums = resolve_scheme("allreduce:accumulate=" + std::to_string(micros), Place{});
     return execute(split_execution({"", s.replicas, s.replicas, s.of}, sums), {false, false, true});
@@ -323,7 +205,7 @@ ExecutionResult on_one_worker(const Split& s, int64_t micros) {
 }
 
 TEST_P(Splits, TrainAsOneWorkerDoesOnTheWholeBatch) {
-  const Split& s = GetParam();
+  const SplitCase& s = GetParam();
   const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
   const Execution e = split_execution(s, scheme);
   const ExecutionResult whole = on_one_worker(s, micro_batches(make_program(e)));
@@ -346,7 +228,7 @@ TEST_P(Splits, TrainAsOneWorkerDoesOnTheWholeBatch) {
 
 /// Nodes that the machine emulates: messages and sums go over TCP.
 TEST_P(Splits, TrainAlikeOverLinks) {
-  const Split& s = GetParam();
+  const SplitCase& s = GetParam();
   const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
   const ExecutionResult near = execute(split_execution(s, scheme), {false, false, true});
   Execution e = split_execution(s, scheme);
@@ -359,7 +241,7 @@ TEST_P(Splits, TrainAlikeOverLinks) {
 
 /// Gradients that are integers add up exactly, whatever the split and the order.
 TEST_P(Splits, SumIntegersExactly) {
-  const Split& s = GetParam();
+  const SplitCase& s = GetParam();
   const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
   Execution e = split_execution(s, scheme);
   e.job.optimizer = &optimizer("sgd");
@@ -378,7 +260,7 @@ TEST_P(Splits, SumIntegersExactly) {
 
 /// Both engines run every op of every role once an iteration, after those it waits for, and move its bytes.
 TEST_P(Splits, RunTheSameOpsInBothEngines) {
-  const Split& s = GetParam();
+  const SplitCase& s = GetParam();
   const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
   Execution e = split_execution(s, scheme);
   e.iterations = 4;
@@ -453,8 +335,8 @@ Checkpoint crowded() {
 
 TEST(SplitExperts, TakeAllTokensOrNone) {
   const Checkpoint start = crowded();
-  for (const Split& s : {Split{"hybrid:expert=2,microbatches=2", 2, 2, Of::experts},
-                         Split{"hybrid:expert=4", 4, 4, Of::experts}}) {
+  for (const SplitCase& s : {SplitCase{"hybrid:expert=2,microbatches=2", 2, 2, Of::experts},
+                             SplitCase{"hybrid:expert=4", 4, 4, Of::experts}}) {
     const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{}),
                          one = resolve_scheme("allreduce", Place{});
     Execution e = split_execution(s, scheme), whole = split_execution({"", 1, 1, Of::experts}, one);
@@ -495,7 +377,7 @@ TEST(SplitExperts, DropTheSameTokensWhereverTheyAre) {
 
 /// Order and messages are real where nothing is computed: its experts get as many tokens each.
 TEST(SplitExperts, AreDealtTokensByADeviceThatComputesNothing) {
-  const Split s{"hybrid:expert=2,pipeline=2,microbatches=2,capacity=1.5", 4, 2, Of::experts};
+  const SplitCase s{"hybrid:expert=2,pipeline=2,microbatches=2,capacity=1.5", 4, 2, Of::experts};
   for (const std::string& text : {s.scheme, std::string("hybrid:expert=4,microbatches=2")}) {
     const ResolvedScheme scheme = resolve_scheme(text, Place{});
     for (const std::size_t backend : {0, 2}) {
@@ -515,7 +397,7 @@ TEST(SplitExperts, AreDealtTokensByADeviceThatComputesNothing) {
 }
 
 TEST(SplitExperts, AreRefusedWhereTheyAreOnlySimulated) {
-  const auto says = [](const Split& s, const char* why) {
+  const auto says = [](const SplitCase& s, const char* why) {
     const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
     try {
       execute(split_execution(s, scheme));
@@ -524,7 +406,6 @@ TEST(SplitExperts, AreRefusedWhereTheyAreOnlySimulated) {
       EXPECT_THAT(e.what(), testing::HasSubstr(why)) << s;
     }
   };
-  says({"hybrid:expert=2,tensor=2,sequence=on", 4, 2, Of::mixture}, "parts of experts");
   says({"tensor-parallel", 2, 1, Of::stored}, "stored in fewer bits");
 }
 
@@ -562,7 +443,7 @@ TEST(SplitCheckpoints, ResumeWithoutSharding) {
   const ResolvedScheme first =
                            resolve_scheme("hybrid:tensor=2,sequence=on,microbatches=2,sharding=3", Place{}),
                        second = resolve_scheme("hybrid:pipeline=2,microbatches=2", Place{});
-  const Split s{"", 4, 2, Of::text};
+  const SplitCase s{"", 4, 2, Of::text};
   Execution e = split_execution(s, first);
   e.iterations = 10;
   const ExecutionResult half = execute(e, {false, false, true});

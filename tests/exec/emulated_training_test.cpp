@@ -137,6 +137,8 @@ TEST(EmulatedTraining, DevicesShareExpertsSequencesAndStates) {
       "mixtral-8x7b:layers=1,hidden=16,heads=2,kv_heads=1,head_dim=8,feed=32,vocabulary=40,sequence=6,"
       "experts=4",
       "hybrid:expert=2", 2);
+  const std::string mixture = std::string(TANDEM_ROOT) + "/tests/cross/mixture.json:layers=1,bias=1";
+  expect_same(mixture.c_str(), "hybrid:expert=2,tensor=2,sequence=on", 4);
   const char* const model = "transformer-tiny:layers=2,hidden=16,heads=2,vocabulary=40,sequence=8";
   expect_same(model, "hybrid:context=2", 2);
   for (const char* scheme :

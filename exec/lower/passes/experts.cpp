@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixtures of experts. Tokens are put in the order of their experts, where these are dealt over devices they
-// travel there and back, and each expert multiplies the rows that it has. Outputs are weighted where tokens
-// come from, so that the router's gradient is made there.
+// travel there and back, and each expert multiplies the rows that it has. Devices that have a part of each
+// expert and of the sequence take each other's tokens, and what comes back is the sum of what all make of
+// them. Outputs are weighted where tokens come from, so that the router's gradient is made there.
 #include <algorithm>
 
 #include "exec/lower/call_shapes.h"
@@ -49,14 +50,16 @@ class Experts {
           std::ceil(capacity * static_cast<double>(rows_ * active_) / static_cast<double>(count_)));
     routed_ = capacity_ > 0 ? count_ * capacity_ : rows_ * active_;
     most_ = capacity_ > 0 ? routed_ : dealt_ * rows_ * std::min(active_, own_);
-    parts_ = l.lowered().output_join == Join::sum;
+    sums_ = l.lowered().output_join == Join::sum;
+    const auto& exchanges = l.lowered().forward_exchanges;
+    gathers_ = std::any_of(exchanges.begin(), exchanges.end(),
+                           [](const Exchange& e) { return e.kind == Exchange::Kind::gather; });
+    sources_ = gathers_ ? l.partners() : dealt_;
+    worked_ = gathers_ ? l.partners() * most_ : most_;
   }
 
   void build() {
-    if (!l_.lowered().forward_exchanges.empty() &&
-        l_.lowered().forward_exchanges[0].kind != Exchange::Kind::all_to_all)
-      refuse("whose parts work on a divided sequence are only simulated");
-    if ((dealt_ > 1 || parts_) && l_.learns() && !l_.needs_d_in(0))
+    if ((dealt_ > 1 || parts()) && l_.learns() && !l_.needs_d_in(0))
       refuse("that devices divide and that read what is not learned are only simulated");
     forward();
     if (!l_.learns() && !l_.needs_d_in(0)) return;
@@ -68,6 +71,7 @@ class Experts {
   [[noreturn]] void refuse(const char* what) const {
     throw InputError(l_.layer().attributes.place(), std::string("experts ") + what);
   }
+  bool parts() const { return sums_ || gathers_; }
   bool sorts() const { return dealt_ > 1 && own_ > 1; }
   /// The first product of the experts: {experts here, rows each, inner features, width}.
   const Kernel& expert_kernel() const {
@@ -95,7 +99,7 @@ class Experts {
     return {rows_, active_, hidden_, capacity_ > 0 ? routed_ : 0};
   }
   std::vector<int64_t> groups(std::initializer_list<int64_t> more) const {
-    std::vector<int64_t> out{own_, dealt_, most_};
+    std::vector<int64_t> out{own_, sources_, worked_};
     out.insert(out.end(), more);
     return out;
   }
@@ -107,9 +111,19 @@ class Experts {
 
   /// To the experts' devices (`back`: from them): the tensor in which the tokens then are.
   TensorId travel(Pass pass, TensorId from, bool back) {
-    if (dealt_ == 1) return from;
-    const TensorId to = l_.keep((back ? routed_ : most_) * hidden_);
-    l_.exchange(pass, {from, to, 0, counts_, arrived_, back});
+    if (back) from = gather(pass, from, true);
+    if (dealt_ > 1) {
+      const TensorId to = l_.keep((back ? routed_ : most_) * hidden_);
+      l_.exchange(pass, {from, to, 0, counts_, dealt_to_, back});
+      from = to;
+    }
+    return back ? from : gather(pass, from, false);
+  }
+  /// From all that have a part of these experts (`back`: what they made of this one's tokens, summed).
+  TensorId gather(Pass pass, TensorId from, bool back) {
+    if (!gathers_) return from;
+    const TensorId to = l_.keep((back ? most_ : worked_) * hidden_);
+    l_.exchange(pass, {from, to, 0, dealt_to_, arrived_, back});
     return to;
   }
 
@@ -129,13 +143,14 @@ class Experts {
     router_ = l_.parameter(0, lecun_bound(hidden_));
     gate_weight_ = l_.parameter(1, he_bound(hidden_));
     up_weight_ = l_.parameter(2, lecun_bound(hidden_));
-    down_weight_ = l_.parameter(3, lecun_bound(feed_ * (parts_ ? l_.partners() : 1)));
+    down_weight_ = l_.parameter(3, lecun_bound(feed_ * (parts() ? l_.partners() : 1)));
     logits_ = l_.keep(rows_ * count_);
     scores_ = l_.keep(rows_ * count_);
     route_weights_ = l_.keep(rows_ * active_);
     for (TensorId* t : {&choices_, &places_}) *t = l_.keep_integers(rows_ * active_);
     counts_ = l_.keep_integers(count_);
-    arrived_ = dealt_ > 1 ? l_.keep_integers(dealt_ * own_) : counts_;
+    dealt_to_ = dealt_ > 1 ? l_.keep_integers(dealt_ * own_) : counts_;
+    arrived_ = gathers_ ? l_.keep_integers(sources_ * own_) : dealt_to_;
     std::vector<TensorId> into{logits_, l_.in(0), router_};
     if (bias_) into.push_back(l_.parameter(4, 0));
     call(Function::gemm, pass, into, {rows_, count_, hidden_, 0, 0, 0}, kernels.next());
@@ -145,9 +160,7 @@ class Experts {
     call(Function::dispatch, pass, {sorted, l_.in(0), places_}, dispatch_shape(), kernels.next());
     taken_ = travel(pass, sorted, false);
     kernels.sort();
-    gate_ = l_.keep(most_ * feed_);
-    up_ = l_.keep(most_ * feed_);
-    inner_ = l_.keep(most_ * feed_);
+    for (TensorId* t : {&gate_, &up_, &inner_}) *t = l_.keep(worked_ * feed_);
     const TensorId biases = bias_ ? l_.parameter(5, 0) : kNoTensor;
     multiply(pass, gate_, taken_, gate_weight_, feed_, hidden_, false, false, kernels.next(), biases,
              2 * feed_, 0);
@@ -155,9 +168,9 @@ class Experts {
              feed_);
     call(Function::gate, pass, {inner_, gate_, up_, arrived_}, groups({feed_}), kernels.next(limits() + 2),
          limit());
-    const TensorId made = l_.keep(most_ * hidden_);
+    const TensorId made = l_.keep(worked_ * hidden_);
     // Of the devices that each make a part of the sum one adds the bias.
-    const bool adds = bias_ && (!parts_ || l_.partner() == 0);
+    const bool adds = bias_ && (!parts() || l_.partner() == 0);
     multiply(pass, made, inner_, down_weight_, hidden_, feed_, false, false, kernels.next(bias_ ? 4 : 1),
              adds ? l_.parameter(6, 0) : kNoTensor, hidden_, 0);
     if (bias_ && !adds) l_.parameter(6, 0);
@@ -176,16 +189,15 @@ class Experts {
          kernels.next());
     d_made_ = travel(pass, spread, false);
     kernels.sort();
-    const TensorId d_inner = l_.scratch(most_ * feed_);
-    d_gate_ = l_.scratch(most_ * feed_);
-    d_up_ = l_.scratch(most_ * feed_);
+    const TensorId d_inner = l_.scratch(worked_ * feed_);
+    for (TensorId* t : {&d_gate_, &d_up_}) *t = l_.scratch(worked_ * feed_);
     multiply(pass, d_inner, d_made_, down_weight_, feed_, hidden_, true, false, kernels.next(bias_ ? 5 : 1));
     call(Function::gate_backward, pass, {d_gate_, d_up_, d_inner, gate_, up_, arrived_}, groups({feed_}),
          kernels.next(2 + limits()), limit());
     d_logits_ = l_.scratch(rows_ * count_);
     TensorId d_in = kNoTensor;
     if (l_.needs_d_in(0)) {
-      const TensorId d_taken = l_.scratch(most_ * hidden_);
+      const TensorId d_taken = l_.scratch(worked_ * hidden_);
       multiply(pass, d_taken, d_gate_, gate_weight_, hidden_, feed_, true, false, kernels.next());
       multiply(pass, d_taken, d_up_, up_weight_, hidden_, feed_, true, true, kernels.next());
       kernels.sort();
@@ -196,7 +208,7 @@ class Experts {
     call(Function::route_backward, pass, {d_logits_, d_weights, choices_, scores_}, route_shape(),
          kernels.next(), scale());
     const TensorId partial = d_logits_;
-    if (parts_) {
+    if (sums_) {
       // Each partner knows its part of the outputs alone: the router's weights need the sum, its input's
       // gradient is summed by whoever reads it.
       d_logits_ = l_.scratch(rows_ * count_);
@@ -232,11 +244,15 @@ class Experts {
   LayerCalls& l_;
   const Attributes attributes_;
   int64_t hidden_, rows_, count_, active_, own_, feed_, dealt_;
-  int64_t capacity_ = 0;   ///< places of an expert for each device's tokens; 0: as many as come
-  int64_t routed_, most_;  ///< tokens that this device sends, and that its experts may take
-  bool bias_, parts_;      ///< partners have a part of each expert
+  int64_t capacity_ = 0;      ///< places of an expert for each device's tokens; 0: as many as come
+  int64_t routed_, most_;     ///< tokens that this device sends, and may be sent by those with other experts
+  int64_t sources_, worked_;  ///< devices whose tokens come together last, and tokens that may come
+  bool bias_, sums_, gathers_;  ///< partners with a part of each expert have the same tokens, or others
   TensorId router_, gate_weight_, up_weight_, down_weight_;
-  TensorId logits_, scores_, route_weights_, choices_, places_, counts_, arrived_;
+  TensorId logits_, scores_, route_weights_, choices_, places_;
+  /// Tokens for each expert: of this device, of those with other experts, and of all that it works on, as
+  /// ExchangedTensors has them.
+  TensorId counts_, dealt_to_, arrived_;
   TensorId taken_, gate_, up_, inner_, returned_;
   TensorId d_made_, d_gate_, d_up_, d_logits_;
 };

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Small models that are split over workers, and how they are executed.
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "exec/run/execute.h"
+#include "models/adapter.h"
+#include "tests/cross/settings.h"
+
+namespace tandem::tests {
+
+/// What is divided: a transformer over images, a language model whose output layer is tied to the embedding,
+/// a mixture of experts over images, adapters beside the weights of the first, which stay, also in 4 bits, or
+/// a language model with rotary positions, grouped queries and an output layer of its own, with experts or
+/// without, convolutions before linear layers, or experts of text with biases.
+enum class Of : uint8_t {
+  images,
+  text,
+  experts,
+  adapters,
+  stored,
+  rotary,
+  mixture,
+  normed,
+  convolutions,
+  biased
+};
+
+struct SplitCase {
+  std::string scheme;
+  int64_t devices = 1, replicas = 1;
+  Of of = Of::images;
+  int64_t nodes = 1;
+  std::string_view offload = "off";
+  std::string_view recompute = "off";
+};
+
+inline bool of_text(const SplitCase& s) {
+  return s.of == Of::text || s.of == Of::rotary || s.of == Of::mixture || s.of == Of::normed ||
+         s.of == Of::biased;
+}
+
+inline std::ostream& operator<<(std::ostream& out, const SplitCase& s) {
+  constexpr const char* kNames[] = {"",
+                                    " of text",
+                                    " of experts",
+                                    " of adapters",
+                                    " of adapters to 4 bits",
+                                    " of rotary text",
+                                    " of text with experts",
+                                    " of rotary text with norms of heads",
+                                    " of convolutions",
+                                    " of text with biased experts"};
+  out << s.scheme << " on " << s.devices;
+  if (s.nodes > 1) out << " of " << s.nodes << " nodes";
+  out << kNames[static_cast<int>(s.of)];
+  if (s.recompute != "off") out << ", " << s.recompute << " made again";
+  return out << (s.offload == "off" ? "" : ", its optimizer on the host");
+}
+
+inline const Graph& split_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/split.json");
+  return graph;
+}
+
+/// A vocabulary that does not divide: two and four parts end in padding.
+inline const Graph& text_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/text.json");
+  return graph;
+}
+
+inline const Graph& rotary_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/rotary.json");
+  return graph;
+}
+
+inline const Graph& normed_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/rotary.json:qk_norm=1");
+  return graph;
+}
+
+inline const Graph& mixture_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/mixture.json");
+  return graph;
+}
+
+inline const Graph& biased_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/mixture.json:bias=1");
+  return graph;
+}
+
+inline const Graph& convolutions_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/weird.json");
+  return graph;
+}
+
+inline const Graph& experts_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/experts.json");
+  return graph;
+}
+
+inline const Graph& adapted_model(bool stored) {
+  static const auto adapted = [](const char* text) {
+    return with_adapter(split_model(), parse_adapter(text, Place{}), Place{});
+  };
+  static const Graph graphs[] = {adapted("lora:rank=3,on=attention+mlp"),
+                                 adapted("qlora:rank=3,on=attention+mlp")};
+  return graphs[stored ? 1 : 0];
+}
+
+inline const Graph& model_of(const SplitCase& s) {
+  switch (s.of) {
+    case Of::text:
+      return text_model();
+    case Of::rotary:
+      return rotary_model();
+    case Of::mixture:
+      return mixture_model();
+    case Of::biased:
+      return biased_model();
+    case Of::normed:
+      return normed_model();
+    case Of::convolutions:
+      return convolutions_model();
+    case Of::experts:
+      return experts_model();
+    case Of::adapters:
+    case Of::stored:
+      return adapted_model(s.of == Of::stored);
+    default:
+      return split_model();
+  }
+}
+
+inline const Dataset& digits() {
+  static const Dataset data = load_dataset("digits", false);
+  return data;
+}
+
+inline Execution split_execution(const SplitCase& s, const ResolvedScheme& scheme) {
+  Execution e;
+  e.job.graph = &model_of(s);
+  e.job.scheme = &scheme;
+  e.backend = &backends_registry().at("cpu");
+  e.cluster = {s.devices, s.nodes, s.devices / s.nodes};
+  e.job.batch = 2;
+  e.job.optimizer = &optimizer("momentum");
+  e.job.offload = parse_offload(s.offload, {});
+  e.job.recompute = parse_recompute(s.recompute, {});
+  e.iterations = 20;
+  e.warmup = 1;
+  e.data = of_text(s) ? nullptr : &digits();
+  e.rate.base = s.of == Of::text ? 0.005 : s.of == Of::mixture || s.of == Of::biased ? 0.0002 : 0.001;
+  e.poison = true;  // whoever reads parameters that were not gathered ends with no number
+  return e;
+}
+
+}  // namespace tandem::tests
