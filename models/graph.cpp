@@ -143,7 +143,7 @@ void infer_shapes(std::vector<Layer>& layers, const ModelSlice& sharing) {
       blame(layer, InputError(fmt::format("the model has more than {} kernels", kMaxKernels)));
     const bool in_parts = (sharing.sequence || sharing.samples) && lowered.input_join == Join::none &&
                           lowered.output_join == Join::none;
-    for (Parameter& p : lowered.parameters) p.in_parts = (p.in_parts || in_parts) && !p.dealt;
+    for (Parameter& p : lowered.parameters) p.in_parts = (p.in_parts || in_parts) && !p.dealt && !p.by_head;
     layer.output = std::move(lowered.output);
     layer.parameters = std::move(lowered.parameters);
     layer.frozen.clear();

@@ -126,6 +126,7 @@ struct Parameter {
   /// Of the matrix as which it lies row by row: outputs of a convolution, inputs of a linear layer, words of
   /// an embedding, gates of a recurrent layer. 0: a vector, or a stack of matrices.
   int64_t rows = 0;
+  bool by_head = false;  ///< its last dimension is of the heads that the device has of the layer
 };
 
 /// A tensor that a layer makes for itself, beside its output.

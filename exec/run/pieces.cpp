@@ -97,6 +97,9 @@ void add_part(const ExecutionGraph& whole, const Part& part, uint32_t layer, uin
     const int64_t first = part.at.elements * partner;
     const int64_t count = std::clamp<int64_t>(part.all - first, 0, part.at.elements);
     if (count > 0) out.push_back({part.at.own, part.at.whole + first, count, part.at.copy});
+  } else if (split == "heads") {  // learned scores
+    const int64_t heads = Attributes(part.layer.attributes).integer("heads");
+    add_columns(part, {heads}, part.at.elements * heads / part.all, partner, out);
   } else {
     const int64_t columns = whole.graph().layers()[layer].output.back();
     const int64_t own = part.layer.output.back();

@@ -171,11 +171,15 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
 /// "sinks": a learned score of each head that takes part in the softmax (GPT-OSS). "bias_buckets": scores
 /// learned for so many distances, of each head, are added to all (Raffel et al. 2020, T5, section 2.1).
 void add_learned_scores(const LayerInput& in, const Heads& h, Lowered& out) {
-  if (in.attributes.boolean("sinks", false)) out.parameters.push_back({"sinks", h.heads});
+  const auto learned = [&](const char* name, int64_t elements) {
+    out.parameters.push_back({name, elements});
+    out.parameters.back().by_head = true;
+  };
+  if (in.attributes.boolean("sinks", false)) learned("sinks", h.heads);
   const int64_t buckets = in.attributes.integer("bias_buckets", 0, 0);
   if (buckets == 0) return;
   const int64_t scores = product({h.heads, h.query, h.key}), size = in.element_size();
-  out.parameters.push_back({"bias", product({buckets, h.heads})});
+  learned("bias", product({buckets, h.heads}));
   out.forward.insert(out.forward.begin(),
                      copy_kernel(Pass::forward, product({h.query, h.key}), scores, size));
   out.backward_weights.push_back(

@@ -14,7 +14,7 @@ namespace tandem::tests {
 /// What is divided: a transformer over images, a language model whose output layer is tied to the embedding,
 /// a mixture of experts over images, adapters beside the weights of the first, which stay, also in 4 bits, or
 /// a language model with rotary positions, grouped queries and an output layer of its own, with experts or
-/// without, convolutions before linear layers, or experts of text with biases.
+/// without, convolutions before linear layers, experts of text with biases, or attention with learned scores.
 enum class Of : uint8_t {
   images,
   text,
@@ -25,7 +25,8 @@ enum class Of : uint8_t {
   mixture,
   normed,
   convolutions,
-  biased
+  biased,
+  scored
 };
 
 struct SplitCase {
@@ -39,7 +40,7 @@ struct SplitCase {
 
 inline bool of_text(const SplitCase& s) {
   return s.of == Of::text || s.of == Of::rotary || s.of == Of::mixture || s.of == Of::normed ||
-         s.of == Of::biased;
+         s.of == Of::scored || s.of == Of::biased;
 }
 
 inline std::ostream& operator<<(std::ostream& out, const SplitCase& s) {
@@ -52,7 +53,8 @@ inline std::ostream& operator<<(std::ostream& out, const SplitCase& s) {
                                     " of text with experts",
                                     " of rotary text with norms of heads",
                                     " of convolutions",
-                                    " of text with biased experts"};
+                                    " of text with biased experts",
+                                    " of text with learned scores"};
   out << s.scheme << " on " << s.devices;
   if (s.nodes > 1) out << " of " << s.nodes << " nodes";
   out << kNames[static_cast<int>(s.of)];
@@ -91,6 +93,11 @@ inline const Graph& biased_model() {
   return graph;
 }
 
+inline const Graph& scored_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/scored.json");
+  return graph;
+}
+
 inline const Graph& convolutions_model() {
   static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/weird.json");
   return graph;
@@ -120,6 +127,8 @@ inline const Graph& model_of(const SplitCase& s) {
       return mixture_model();
     case Of::biased:
       return biased_model();
+    case Of::scored:
+      return scored_model();
     case Of::normed:
       return normed_model();
     case Of::convolutions:

@@ -40,8 +40,8 @@ class Attention {
     sinks_ = attributes_.boolean("sinks", false);
     buckets_ = attributes_.integer("bias_buckets", 0, 0);
     if (attributes_.has("window") || buckets_ > 0) limit();
-    if ((sinks_ || buckets_ > 0) && (contexts() > 1 || l_.partners() > 1))
-      refuse("with learned scores that devices share is only simulated");
+    if ((sinks_ || buckets_ > 0) && contexts() > 1)
+      refuse("with learned scores over a sequence that devices divide is only simulated");
   }
 
   void build() {
@@ -83,7 +83,7 @@ class Attention {
       turn(Pass::backward_data, dk, dk, true, {});
     }
     if (!norms_) return;
-    const std::size_t first = rotary_ ? 2 : 1;
+    const std::size_t first = next + (rotary_ ? 1 : 0);
     norm_backward(dq, false, kernel(first));
     norm_backward(dk, true, kernel(first + 1));
   }
@@ -235,10 +235,7 @@ class Attention {
   void ring(TensorId q, TensorId k, TensorId v, TensorId log_sums) {
     const Pass pass = Pass::forward;
     const int64_t n = contexts(), heads = shape_[1], size = shape_[5];
-    auto kernel = w_.forward.begin() + (rotary_ ? 1 : 0);
-    if (norms_)
-      throw InputError(l_.layer().attributes.place(),
-                       "norms of queries and keys of a sequence that devices divide are only simulated");
+    auto kernel = w_.forward.begin() + (norms_ ? 2 : 0) + (rotary_ ? 1 : 0);
     std::vector<TensorId> keys{packed_keys()};
     pack(pass, keys[0], k, false, {*kernel++});
     pack(pass, keys[0], v, true, {});
