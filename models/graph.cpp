@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/graph.h"
 
+#include "models/autocast.h"
+
 #include <fmt/format.h>
 
 #include <boost/graph/adjacency_list.hpp>
@@ -516,6 +518,7 @@ std::vector<Lowered> Graph::lower(int64_t batch, Precision precision) const {
       ++e.before;
     }
   }
+  mark_autocast(layers, batch, out);
   return out;
 }
 

@@ -72,4 +72,18 @@ MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>
   return out;
 }
 
+MemoryHabits::Weights weights_of(const MemoryHabits& habits, const Program& program, const Offload& offload) {
+  using Weights = MemoryHabits::Weights;
+  Weights out = habits.weights;
+  const bool master = program.sharding.state > 1 || offload.optimizer || !program.grid.axes.empty();
+  if (out == Weights::automatic) out = master ? Weights::master : Weights::fp32;
+  // The fp32 copy is where it is updated.
+  return offload.optimizer && out == Weights::master ? Weights::half : out;
+}
+
+bool under_autocast(const MemoryHabits& habits, const Program& program, const Offload& offload) {
+  return weights_of(habits, program, offload) == MemoryHabits::Weights::fp32 &&
+         program.sharding.parameters == 1 && !offload.parameters;
+}
+
 }  // namespace tandem::schemes

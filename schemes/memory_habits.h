@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/options.h"
+#include "schemes/offload.h"
+#include "schemes/program.h"
 
 namespace tandem::schemes {
 
@@ -37,5 +39,11 @@ const std::vector<OptionSpec>& memory_options();
 /// Throws InputError, as Options does.
 MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>>& settings,
                            const std::string& owner, const Place& place);
+
+/// Those weights, or what a job with this program keeps where that is automatic: frameworks that divide a
+/// model, or its optimiser's state, keep it in the format that they compute in.
+MemoryHabits::Weights weights_of(const MemoryHabits& habits, const Program& program, const Offload& offload);
+/// Does a job in half precision cast fp32 parameters where they are used?
+bool under_autocast(const MemoryHabits& habits, const Program& program, const Offload& offload);
 
 }  // namespace tandem::schemes

@@ -62,7 +62,7 @@ Recipe::Composed accumulation(const Recipe& recipe, Precision precision) {
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
-  json.only({"name", "summary", "composes", "wide_parts", "eager", "fused_bias", "pads_products",
+  json.only({"name", "summary", "composes", "wide_parts", "eager", "autocast", "fused_bias", "pads_products",
              "fused_kernels", "fused_update", "composed_updates", "accumulation", "host", "fp32", "matrix",
              "products_in_parts", "fitted", "source"});
   Recipe out;
@@ -72,6 +72,7 @@ Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   out.products_in_parts = json.boolean("products_in_parts", false);
   out.composes = json.boolean("composes", false);
   out.wide_parts = json.boolean("wide_parts", false);
+  out.autocast = json.boolean("autocast", false);
   out.eager = json.boolean("eager", false);
   out.fused_bias = json.boolean("fused_bias", true);
   out.fused_kernels = json.boolean("fused_kernels", false);
@@ -115,6 +116,7 @@ int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision
 
 bool upcasts(const Recipe& recipe, const Kernel& kernel, Precision precision) {
   if (element_bytes(precision) != 2) return false;
+  if (recipe.autocast && kernel.wide) return true;
   const bool norm = kernel.kind == KernelKind::norm;
   if (recipe.eager && kernel.eager && norm) return true;
   return kernel.parts > 1 && (norm || kernel.kind == KernelKind::elementwise) && recipe.composes &&
@@ -131,6 +133,17 @@ Kernel bias_after(const Recipe& recipe, const Kernel& kernel) {
   bias.read = bias.written = kernel.written;
   bias.repeat = kernel.repeat;
   return bias;
+}
+
+Kernel cast_beside(const Recipe& recipe, const Kernel& kernel, Precision precision) {
+  Kernel cast;
+  if (!recipe.autocast || kernel.casts == 0 || element_bytes(precision) != 2) return cast;
+  cast.pass = kernel.pass;
+  cast.shape = {kernel.casts, 1};
+  cast.flops = Flops{kernel.casts};
+  cast.read = Bytes{4} * kernel.casts;
+  cast.written = Bytes{2} * kernel.casts;
+  return cast;
 }
 
 Time issue_time(const Recipe& recipe, const Task& task, Precision precision, const Optimizer& optimizer) {

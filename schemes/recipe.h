@@ -52,6 +52,7 @@ struct Recipe {
   bool composes = false;    ///< builds compound operations of simple kernels: Kernel::parts
   bool wide_parts = false;  ///< what it composes computes in fp32 where tensors have 2 bytes
   bool eager = false;       ///< composes what PyTorch has no kernel of: Kernel::eager
+  bool autocast = false;    ///< in half precision Kernel::wide and Kernel::casts hold
   bool fused_bias = true;   ///< a product's kernel adds the bias
   /// Pads products whose sizes are no multiples of 16 bytes (vocabularies above all), for matrix units' sake.
   bool pads_products = false;
@@ -81,6 +82,8 @@ int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision
 bool upcasts(const Recipe& recipe, const Kernel& kernel, Precision precision);
 /// The kernel that adds the bias to what `kernel` makes; without shape where there is none.
 Kernel bias_after(const Recipe& recipe, const Kernel& kernel);
+/// The kernel that casts for `kernel` under autocast; without shape where there is none.
+Kernel cast_beside(const Recipe& recipe, const Kernel& kernel, Precision precision);
 
 inline constexpr std::string_view kDefaultRecipe = "pytorch";
 

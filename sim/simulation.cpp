@@ -10,6 +10,7 @@
 #include "sim/batch_split.h"
 #include "sim/bind/gather.h"
 #include "sim/bind/side_by_side.h"
+#include "sim/capacity.h"
 #include "sim/plan/placement.h"
 
 namespace tandem::sim {
@@ -229,6 +230,7 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   in.system = p_.system;
   in.job = p_.job;
   in.profile = p_.profile;
+  in.autocast = under_autocast(habits_of(p_), *in.program, p_.job.offload);
   in.measured = p_.measured;
   in.compute_scale = scale;
   in.speeds = p_.speeds;

@@ -24,7 +24,7 @@ JsonWriter step(const std::string& model, const Workload& work, const Recipe& re
     if (op.kind != OpKind::compute) continue;
     const Task& task = program.tasks[op.what];
     for (const Kernel& k : task.kernels) {
-      for (const Kernel& launched : {k, bias_after(recipe, k)}) {
+      for (const Kernel& launched : {k, bias_after(recipe, k), cast_beside(recipe, k, work.precision)}) {
         if (launched.shape.empty()) continue;
         kernels.push_back(JsonWriter::array(
             {name(launched.kind), name(launched.pass), launched.shape, launched.flops.n,

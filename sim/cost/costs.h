@@ -40,7 +40,8 @@ struct CostInput {
   Job job;
   std::shared_ptr<const UnlikeBatches> batches = {};  ///< null: all train on the job's
   std::string profile = "stock";                      ///< of the kernel costs
-  double compute_scale = 1;                           ///< of every kernel on the accelerators (the anchor's)
+  bool autocast = false;     ///< fp32 parameters are cast where they are used (memory_habits.h)
+  double compute_scale = 1;  ///< of every kernel on the accelerators (the anchor's)
   std::shared_ptr<const MeasuredCollectives> measured =
       {};  ///< correct the library's collectives; null: none
   Speeds speeds;

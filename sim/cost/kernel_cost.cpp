@@ -322,6 +322,11 @@ double KernelCost::seconds(const Kernel& kernel, Needs* needs) const {
   const double floor =
       std::max(count(kernel.flops.n) / (d.peak_of(kernel) * found.gain), bytes / d.bandwidth);
   const double repeat = count(launches(d.recipe, kernel, d.precision));
+  if (const Kernel cast = cast_beside(d.recipe, kernel, d.precision); !cast.shape.empty()) {
+    Kernel alone = kernel;
+    alone.casts = 0;
+    return seconds(alone) + seconds(cast);
+  }
   if (const Kernel bias = bias_after(d.recipe, kernel); !bias.shape.empty())
     return repeat * std::max(floor, d.launch + work) + seconds(bias);
   if (kernel.kind == KernelKind::optimizer) return d.launch + repeat * std::max(floor, work);

@@ -52,6 +52,7 @@ class StockCosts : public Costs {
         recipe_(with_updates_of(in.job.scheme->recipe, *in.job.optimizer)),
         measured_(std::move(measured)),
         step_(measured_ ? moved_in_step(program()) : Bytes{}) {
+    recipe_.autocast = recipe_.autocast && in.autocast && !measured_;
     if (measured_) note_other_device();
   }
 

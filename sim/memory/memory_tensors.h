@@ -49,11 +49,6 @@ class Tensors {
   std::vector<Entry> all_;
 };
 
-/// In which format a layer computes under autocast (PyTorch docs, torch.amp, "CUDA Ops that can autocast"):
-/// products in half precision, sums over many elements in fp32, all else in the widest of its inputs.
-enum class AutocastFormat : uint8_t { half, wide, widest };
-AutocastFormat autocast_format(std::string_view type);
-
 /// The gradient of such a layer's output is that of its inputs: the same memory.
 bool passes_gradient_on(const Layer& layer, const Lowered& lowered);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/memory/memory_walk.h"
 
+#include "models/autocast.h"
+
 #include <algorithm>
 #include <map>
 
@@ -22,16 +24,11 @@ Walk::Walk(const WalkInput& in)
       sharding_(in.program->sharding),
       offload_(in.work->offload),
       half_(element_bytes(work_.precision) < 4),
-      weights_(in.habits.weights),
+      weights_(weights_of(in.habits, *in.program, in.work->offload)),
       half_updates_(half_ && in.habits.weights == Weights::half),
       t_(in.limit),
       node_(layers_.size()),
       there_(layers_.size()) {
-  // Frameworks that divide a model keep its weights in the format that they compute in.
-  const bool master = sharding_.state > 1 || offload_.optimizer || !in.program->grid.axes.empty();
-  if (weights_ == Weights::automatic) weights_ = master ? Weights::master : Weights::fp32;
-  // The fp32 copy is where it is updated.
-  if (offload_.optimizer && weights_ == Weights::master) weights_ = Weights::half;
   read_formats();
   read_units();
   passes_ = chunk_passes(*in_.program, in_.role, static_cast<uint32_t>(layers_.size()));
