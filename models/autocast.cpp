@@ -39,6 +39,12 @@ void mark_autocast(const std::vector<Layer>& layers, int64_t batch, std::vector<
     for (auto* kernels : {&own.forward, &own.backward_data, &own.backward_weights}) {
       for (Kernel& k : *kernels) k.wide = wide[i] && k.kind != KernelKind::gemm && k.kind != KernelKind::conv;
     }
+    // Of each weight a copy in the forward pass, and its gradient back.
+    for (const Parameter& p : layer.parameters) {
+      if (format != AutocastFormat::half) break;
+      add_casts(own.forward, false, p.elements);
+      add_casts(own.backward_weights, true, p.elements);
+    }
     for (const uint32_t from : layer.inputs) {
       if (layers[from].type == nullptr) continue;
       const int64_t elements = checked_mul(batch, models::elements(layers[from].output), "a tensor");
