@@ -76,7 +76,7 @@ std::vector<Series> read_series(const Json& document) {
     s.only({"system", "set",      "model",        "scheme",     "accumulate", "precision",
             "recipe", "input",    "batch",        "optimizer",  "recompute",  "unit",
             "values", "relative", "rate_assumed", "note",       "doubtful",   "reason",
-            "fitted", "gives",    "anchor",       "batch_norm", "deviations"});
+            "fitted", "gives",    "anchor",       "batch_norm", "deviations", "memory"});
     Series series{
         *document.place().file, document.at("source").as_text(), document.text("left_out", ""), &s, {}};
     for (const auto& [key, value] : s.at("values").members()) {
@@ -153,6 +153,8 @@ Setting make_setting(const Json& s) {
   p.job.optimizer = &optimizer(s.text("optimizer", "momentum"), s.place());
   p.job.recompute = parse_recompute(s.text("recompute", "off"), s.place());
   p.job.sync_batch_norm = synced(s);
+  if (const Json* memory = s.find("memory"))
+    p.memory = parse_selection("memory:" + memory->as_text(), memory->place()).settings;
   p.check_memory = false;  // it ran
   return out;
 }
