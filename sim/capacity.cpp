@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/precision.h"
+#include "sim/habits.h"
 #include "sim/memory/memory.h"
 #include "sim/networks.h"
 #include "sim/plan/placement.h"
@@ -146,20 +147,6 @@ int64_t on_sort(const Program& program, const RoleMemory& row, const DeviceSort&
 }
 
 }  // namespace
-
-MemoryHabits habits_of(const Prediction& p) {
-  auto settings = p.job.scheme->memory;
-  settings.insert(settings.end(), p.memory.begin(), p.memory.end());
-  const auto unless_told = [&](const char* key, const char* value) {
-    const bool told =
-        std::any_of(settings.begin(), settings.end(), [&](const auto& s) { return s.first == key; });
-    if (!told) settings.emplace_back(key, value);
-  };
-  // A recipe that updates in one kernel needs no temporaries for it.
-  if (p.job.scheme->recipe.fused_update) unless_told("update", "fused");
-  if (p.job.scheme->recipe.fused_kernels) unless_told("kernels", "fused");
-  return memory_habits(settings, "--memory", {});
-}
 
 std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulation, const Cluster& cluster,
                                   const Program& program) {

@@ -5,16 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "schemes/memory_habits.h"
 #include "schemes/report.h"
 #include "sim/prediction.h"
 
 namespace tandem::sim {
 
 class Simulation;
-
-/// How the prediction's framework treats memory: its scheme's habits and what changes them.
-MemoryHabits habits_of(const Prediction& prediction);
 
 /// What devices hold of `program`, which `simulation` compiled for the cluster: by role, and where devices or
 /// their batches differ by sort of devices, called "worker on p100-pcie". Cost: a walk for each.

@@ -10,7 +10,7 @@
 #include "sim/batch_split.h"
 #include "sim/bind/gather.h"
 #include "sim/bind/side_by_side.h"
-#include "sim/capacity.h"
+#include "sim/habits.h"
 #include "sim/plan/placement.h"
 
 namespace tandem::sim {

@@ -8,6 +8,7 @@
 
 #include "app/analysis/goodput.h"
 #include "sim/capacity.h"
+#include "sim/habits.h"
 #include "sim/plan/placement.h"
 #include "sim/simulation.h"
 

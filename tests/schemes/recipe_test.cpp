@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include <fstream>
 
 #include "models/graph.h"
@@ -147,6 +149,50 @@ TEST(Recipe, EagerPyTorchComposesWhatItHasNoKernelOf) {
   EXPECT_FALSE(upcasts(eager, rms, Precision::fp32));
   EXPECT_FALSE(upcasts(compiled, rms, Precision::bf16));
   EXPECT_FALSE(upcasts(eager, turning, Precision::bf16));
+}
+
+/// One block of GPT-2 for one sequence: where tensors have 4 bytes, and what is cast between them and
+/// products.
+TEST(Recipe, AutocastKeepsResidualsWideAndCastsWhatProductsRead) {
+  const Graph graph = Graph::load("gpt2:layers=1,hidden=64,heads=2,sequence=8,vocabulary=96");
+  const std::vector<Lowered> lowered = graph.lower(1, Precision::bf16);
+  const Recipe eager = load_recipe("pytorch"), compiled = load_recipe("pytorch-compiled");
+  constexpr int64_t kRow = 8 * 64;
+  const auto casts = [](const std::vector<Kernel>& kernels) {
+    int64_t sum = 0;
+    for (const Kernel& k : kernels) sum += k.casts;
+    return sum;
+  };
+  int64_t products = 0, norms = 0, sums = 0;
+  for (std::size_t i = 0; i < lowered.size(); ++i) {
+    const Layer& layer = graph.layers()[i];
+    if (layer.type == nullptr || layer.output.empty()) continue;
+    const std::string_view type = layer.type->name;
+    const Kernel& first = lowered[i].forward.front();
+    if (type == "layer-norm" || type == "add") {
+      EXPECT_TRUE(upcasts(eager, first, Precision::bf16)) << layer.name;
+      EXPECT_FALSE(upcasts(eager, first, Precision::fp32)) << layer.name;
+      EXPECT_FALSE(upcasts(compiled, first, Precision::bf16)) << layer.name;
+      (type == "add" ? sums : norms) += 1;
+    }
+    if (type == "gelu") EXPECT_FALSE(first.wide) << "it reads what a product made";
+    if (type != "linear") continue;
+    ++products;
+    const bool behind_norm = graph.layers()[layer.inputs[0]].type->name == "layer-norm";
+    int64_t weights = 0;
+    for (const Parameter& p : layer.parameters) weights += p.elements;
+    EXPECT_EQ(casts(lowered[i].forward), weights + (behind_norm ? kRow : 0)) << layer.name;
+    EXPECT_EQ(casts(lowered[i].backward_weights), weights) << layer.name;
+    EXPECT_EQ(cast_beside(eager, first, Precision::bf16).read.n, 4 * first.casts);
+    EXPECT_TRUE(cast_beside(eager, first, Precision::fp32).shape.empty());
+  }
+  EXPECT_EQ(std::tuple(products, norms, sums), std::tuple(4, 3, 2));
+}
+
+TEST(Recipe, AutocastLeavesConvolutionalNetworksNarrow) {
+  for (const Lowered& layer : Graph::load("resnet18").lower(1, Precision::fp16)) {
+    for (const Kernel& k : layer.forward) EXPECT_FALSE(k.wide);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/habits.h"
+
+#include <algorithm>
+
+namespace tandem::sim {
+
+MemoryHabits habits_of(const Prediction& p) {
+  auto settings = p.job.scheme->memory;
+  settings.insert(settings.end(), p.memory.begin(), p.memory.end());
+  const auto unless_told = [&](const char* key, const char* value) {
+    const bool told =
+        std::any_of(settings.begin(), settings.end(), [&](const auto& s) { return s.first == key; });
+    if (!told) settings.emplace_back(key, value);
+  };
+  // A recipe that updates in one kernel needs no temporaries for it.
+  if (p.job.scheme->recipe.fused_update) unless_told("update", "fused");
+  if (p.job.scheme->recipe.fused_kernels) unless_told("kernels", "fused");
+  return memory_habits(settings, "--memory", {});
+}
+
+}  // namespace tandem::sim

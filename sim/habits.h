@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a prediction says of memory, its framework's habits and its recipe taken together.
+#include "schemes/memory_habits.h"
+#include "sim/prediction.h"
+
+namespace tandem::sim {
+
+/// How the prediction's framework treats memory: its scheme's habits and what changes them.
+MemoryHabits habits_of(const Prediction& prediction);
+
+}  // namespace tandem::sim
