@@ -147,7 +147,7 @@ const std::vector<std::string> kTrained{
     "deit-small-distilled:layers=2,hidden=16,heads=2,patch=4,grid=3,classes=7",
     "deit3-small:layers=2,hidden=16,heads=2,patch=4,grid=3,classes=7",
     "convnext-tiny:stage1=1,stage2=1,stage3=1,stage4=1,width=8,image=32,classes=7",
-    "swin-tiny:width=8,heads=2,image=32,grid=2,shift=1,pairs1=1,pairs2=1,pairs3=1,pairs4=1,classes=7",
+    "swin-tiny:width=8,heads=2,image=64,grid=2,shift=1,pairs1=1,pairs2=1,pairs3=1,pairs4=1,classes=7",
     "mixer-s16:layers=2,hidden=16,tokens=8,channels=24,patch=4,grid=3,classes=7",
     "gemma-2b:layers=2,hidden=32,heads=4,head_dim=8,feed=24,vocabulary=60,sequence=12",
 };
