@@ -130,7 +130,8 @@ class Adapted {
   /// A linear layer, with an adapter where it gets one.
   uint32_t linear(Layer layer) {
     const std::string base = layer.name, split = layer.attributes.text("split", "whole");
-    const int64_t features = layer.output.back();
+    const std::size_t axis = feature_axis(Attributes(layer.attributes), layer.output);
+    const int64_t features = layer.output[axis];
     const Place place = layer.attributes.place();
     const uint32_t input = layer.inputs.front();
     if (!adapter_.store.empty() && !block_of(layer).empty()) {
@@ -149,6 +150,10 @@ class Adapted {
     // Between devices A is whole and B divided where outputs are, and the other way round where inputs are.
     const uint32_t a = matrix(base + ".lora_a", x, adapter_.rank, split == "rows" ? "rows" : "whole", place);
     const uint32_t b = matrix(base + ".lora_b", a, features, split == "rows" ? "whole" : split, place);
+    if (axis + 1 != layers_[whole].output.size()) {
+      set(layers_[a].attributes, "axis", static_cast<int64_t>(axis));
+      set(layers_[b].attributes, "axis", static_cast<int64_t>(axis));
+    }
     // The model starts as it was (Hu et al. 2021, section 4.1).
     set(layers_[b].attributes, "starts_at_zero", 1);
     return push(made(base + ".adapted", "add", {whole, b}, Json::make_object(place)));

@@ -306,16 +306,16 @@ void check_behind_linear_layers(const std::vector<Layer>& layers, int32_t ways) 
 
 /// Layers that treat each position by itself, or know of the others.
 bool takes_parts_of_a_sequence(const Layer& layer) {
-  constexpr std::string_view kTypes[] = {"embedding",    "position-embedding",
-                                         "linear",       "tied-linear",
-                                         "relu",         "gelu",
-                                         "swish",        "sigmoid",
-                                         "tanh",         "dropout",
-                                         "add",          "mul",
-                                         "clip",         "layer-norm",
-                                         "softmax",      "rms-norm",
-                                         "attention",    "experts",
-                                         "cross-entropy"};
+  constexpr std::string_view kTypes[] = {"embedding", "position-embedding",
+                                         "linear",    "tied-linear",
+                                         "relu",      "gelu",
+                                         "swish",     "sigmoid",
+                                         "tanh",      "dropout",
+                                         "add",       "mul",
+                                         "clip",      "layer-norm",
+                                         "softmax",   "rms-norm",
+                                         "attention", "experts",
+                                         "scale",     "cross-entropy"};
   const Json* axis = layer.attributes.find("axis");
   const bool along_width = axis != nullptr && axis->as_int() == 1;
   return std::find(std::begin(kTypes), std::end(kTypes), layer.type->name) != std::end(kTypes) ||

@@ -297,6 +297,10 @@ constexpr HfArchitecture kArchitectures[] = {
     {"T5ForConditionalGeneration", "t5", nullptr, t5},
     {"T5WithLMHeadModel", "t5", nullptr, t5},
     {"MPTForCausalLM", "mpt", mpt},  // as its own repository spells it
+    {"BertForMaskedLM", "bert", nullptr, nullptr, hf_bert},
+    {"RobertaForMaskedLM", "roberta", nullptr, nullptr, hf_roberta},
+    {"DistilBertForMaskedLM", "distilbert", nullptr, nullptr, hf_distilbert},
+    {"ViTForImageClassification", "vit", nullptr, nullptr, hf_vit},
 };
 
 }  // namespace

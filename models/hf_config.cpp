@@ -33,10 +33,17 @@ bool is_hf_config(const Json& document) {
 std::string hf_config_document(const Json& config) {
   const HfArchitecture& architecture = hf_architecture_of(config);
   const HfConfig read(config);
+  const std::string name = name_of(config, architecture),
+                    summary = fmt::format("from a config.json of {}", architecture.name);
+  if (architecture.family != nullptr) {
+    HfFamily family = architecture.family(read);
+    JsonWriter out = {{"name", name}, {"extends", family.name}, {"summary", summary}};
+    out["parameters"] = std::move(family.parameters);
+    return out.dump(2);
+  }
   HfLayers model = architecture.decoder != nullptr ? hf_layers(architecture.decoder(read))
                                                    : hf_layers(architecture.encoder_decoder(read));
-  JsonWriter out = {{"name", name_of(config, architecture)},
-                    {"summary", fmt::format("from a config.json of {}", architecture.name)}};
+  JsonWriter out = {{"name", name}, {"summary", summary}};
   const int sides = architecture.decoder != nullptr ? 1 : 2;
   out["sample"] = {{"unit", "sequences"},
                    {"stored", fmt::format("={}*sequence", 2 * sides)},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// config.json of Hugging Face Transformers -> a model document (docs/formats/model.md). Decoder-only
-// architectures; an architecture is one line of the table in hf_config.cpp.
+// config.json of Hugging Face Transformers -> a model document (docs/formats/model.md). An architecture
+// is one line of the table in hf_architectures.cpp.
 #include <string>
 
 #include "base/json.h"

@@ -51,6 +51,12 @@ struct EncoderDecoder {
   std::string activation = "relu";
 };
 
+/// A model that one of models/families is, and that family's parameters.
+struct HfFamily {
+  std::string name;
+  JsonWriter parameters;
+};
+
 /// Reads a config under the names that its architecture gives things. Any thread may ask.
 class HfConfig {
  public:
@@ -101,8 +107,15 @@ class HfConfig {
 struct HfArchitecture {
   std::string_view name, type;  ///< of "architectures" and of "model_type"
   Decoder (*decoder)(const HfConfig&) = nullptr;
-  EncoderDecoder (*encoder_decoder)(const HfConfig&) = nullptr;  ///< one of the two
+  EncoderDecoder (*encoder_decoder)(const HfConfig&) = nullptr;
+  HfFamily (*family)(const HfConfig&) = nullptr;  ///< one of the three
 };
+
+// Encoders. Masked-language models have their loss on every token; classes are the config's labels, or two.
+HfFamily hf_bert(const HfConfig& config);
+HfFamily hf_roberta(const HfConfig& config);
+HfFamily hf_distilbert(const HfConfig& config);
+HfFamily hf_vit(const HfConfig& config);
 
 /// Throws InputError where it is none that is known, naming those.
 const HfArchitecture& hf_architecture_of(const Json& config);

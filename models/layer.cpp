@@ -22,6 +22,16 @@ int64_t elements(const Shape& shape) {
   return out;
 }
 
+std::size_t feature_axis(const Attributes& attributes, const Shape& shape) {
+  const auto last = static_cast<int64_t>(shape.size()) - 1;
+  const int64_t axis = attributes.integer("axis", last, 0, last);
+  if (axis != last && (axis != 0 || last < 2)) {
+    attributes.fail(fmt::format("\"axis\" is the last dimension of {}{}", to_text(shape),
+                                last < 2 ? "" : " or 0, the channels"));
+  }
+  return static_cast<std::size_t>(axis);
+}
+
 const Shape& LayerInput::only(std::size_t least_dims) const {
   if (shapes.size() != 1) attributes.fail(fmt::format("takes one input, not {}", shapes.size()));
   if (shapes[0].size() < least_dims) {

@@ -52,6 +52,10 @@ class Attributes {
   mutable std::vector<std::string_view> asked_;
 };
 
+/// The dimension that a layer works on as features: the last one or, with "axis": 0 and of images alone, the
+/// channels.
+std::size_t feature_axis(const Attributes& attributes, const Shape& shape);
+
 /// How a layer's weights divide over the devices that share it (Shoeybi et al. 2019, Megatron-LM, section 3).
 /// A model file says it of each layer: "split": "columns".
 enum class Split : uint8_t {

@@ -89,7 +89,8 @@ enum class Function : uint8_t {
   lrn_backward,       ///< {dx, x, y, dy, denominator}
   attention,  ///< {out, q, k, v, log sums[, bias[buckets, heads]]}; shape {batch, heads, kv heads, query,
               ///< key, head size, causal, row of q, row of k and v, offsets of q, k, v[, queries in a sample
-              ///< of q, keys in one of k and v, queries in one of out, first of these[, window, buckets]]};
+              ///< of q, keys in one of k and v, queries in one of out, first of these[, window, buckets[,
+              ///< grid, windows across, shift]]]};
               ///< rows and offsets in elements
   attention_backward,       ///< {dq, dk, dv, q, k, v, out, dout, log sums[, bias]}; shape as attention
   attention_bias_backward,  ///< {dbias, q, k, v, out, dout, log sums, bias}; shape as attention
@@ -127,7 +128,19 @@ enum class Function : uint8_t {
 };
 
 /// What `unary` computes; its gradient needs y (up to tanh) or x.
-enum class Unary : uint8_t { relu, relu6, leaky_relu, clip, sigmoid, tanh, gelu, swish, softplus };
+enum class Unary : uint8_t {
+  relu,
+  relu6,
+  leaky_relu,
+  clip,
+  sigmoid,
+  tanh,
+  gelu,
+  swish,
+  softplus,
+  hard_sigmoid,
+  hard_swish
+};
 /// Cells of `recurrent`, with 1, 4 and 3 gates (cuDNN's equations and order: LSTM i, f, g, o; GRU r, z, n).
 enum class Cell : uint8_t { rnn, lstm, gru };
 

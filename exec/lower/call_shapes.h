@@ -109,6 +109,9 @@ struct AttentionShape {
   int64_t q_rows = 0, kv_rows = 0, out_rows = 0, first = 0;
   int64_t window = 0;   ///< keys that a query of a causal attention sees at most; 0: all
   int64_t buckets = 0;  ///< of distances, for which each head has learned scores; 0: none (DistanceBuckets)
+  /// Samples are windows of grid x grid elements of an image that has so many of them across and down, which
+  /// was moved by `shift` rows and columns; 0: they are not.
+  int64_t grid = 0, across = 0, shift = 0;
   float scale;
   bool causal;
 
@@ -119,7 +122,7 @@ struct AttentionShape {
     for (int64_t* v : {&q_row, &kv_row, &q_offset, &k_offset, &v_offset}) *v = *at++;
     q_rows = out_rows = query;
     kv_rows = key;
-    for (int64_t* v : {&q_rows, &kv_rows, &out_rows, &first, &window, &buckets})
+    for (int64_t* v : {&q_rows, &kv_rows, &out_rows, &first, &window, &buckets, &grid, &across, &shift})
       *v = at == c.shape.end() ? *v : *at++;
     scale = 1 / std::sqrt(static_cast<float>(size));
   }
@@ -132,6 +135,14 @@ struct AttentionShape {
   /// Of the log sums.
   constexpr int64_t row(int64_t b, int64_t h) const { return (b * heads + h) * out_rows + first; }
   constexpr bool whole() const { return q_rows == query && kv_rows == key && out_rows == query; }
+  /// Of the last windows down or across, only one of the two came in from the image's other side: they do not
+  /// see each other (Liu et al. 2021, Swin Transformer, section 3.2).
+  constexpr bool apart(int64_t b, int64_t i, int64_t j) const {
+    if (shift == 0) return false;
+    const int64_t edge = grid - shift, down = b / across % across;
+    return (down == across - 1 && (i / grid >= edge) != (j / grid >= edge)) ||
+           (b % across == across - 1 && (i % grid >= edge) != (j % grid >= edge));
+  }
   /// Of query `i` among the keys.
   constexpr int64_t position(int64_t i) const { return i + (causal && key > query ? key - query : 0); }
   /// Keys that query `i` sees end there: the last query sees all. They begin at unseen().
@@ -146,19 +157,25 @@ struct AttentionShape {
   }
 };
 
+/// What is added to the scores of pairs that do not see each other in windows of an image, as Swin's code
+/// does.
+inline constexpr float kApart = -100;
+
 /// Which of a head's learned scores a pair of query and key gets, by their distance (Raffel et al. 2020, T5,
 /// section 2.1 and `_relative_position_bucket` of its code): half of the buckets are for one distance each,
 /// the others for ranges that grow up to 128, the last for all beyond. Where queries see what comes after
-/// them, half of all buckets are for that.
+/// them, half of all buckets are for that. In windows of an image each pair of distances has its own, down
+/// and across.
 struct DistanceBuckets {
   static constexpr int64_t kFurthest = 128, kMost = 256;
   uint8_t of[kFurthest + 1] = {};
-  int64_t one_way = 0;
+  int64_t one_way = 0, grid = 0;
   bool both = false;
 
   DistanceBuckets() = default;
   explicit DistanceBuckets(const AttentionShape& a)
-      : one_way(a.causal ? a.buckets : a.buckets / 2), both(!a.causal) {
+      : one_way(a.causal ? a.buckets : a.buckets / 2), grid(a.grid), both(!a.causal) {
+    if (grid > 0) return;
     const int64_t exact = one_way / 2;
     for (int64_t n = 0; n <= kFurthest; ++n) {
       int64_t bucket = n;
@@ -173,6 +190,8 @@ struct DistanceBuckets {
     }
   }
   constexpr int64_t bucket(int64_t query, int64_t key) const {
+    if (grid > 0)
+      return (query / grid - key / grid + grid - 1) * (2 * grid - 1) + query % grid - key % grid + grid - 1;
     const bool after = key > query;
     const int64_t apart = after ? (both ? key - query : 0) : query - key;
     return (both && after ? one_way : 0) + of[apart < kFurthest ? apart : kFurthest];

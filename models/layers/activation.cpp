@@ -52,6 +52,8 @@ Lowered gelu(const LayerInput& in) {
 }
 Lowered swish(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 8); }
 Lowered softplus(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 4); }
+Lowered hard_sigmoid(const LayerInput& in) { return activation(in, Keeps::input, false, 4, 3); }
+Lowered hard_swish(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 6); }
 
 /// Forward reads x, writes y and a mask of one byte an element, which alone is kept; backward reads dy and
 /// the mask.
@@ -86,6 +88,8 @@ void register_activation(Registry<LayerType>& registry) {
   registry.add({"gelu", "x times the normal distribution function", gelu});
   registry.add({"swish", "x sigmoid(x), also called SiLU", swish});
   registry.add({"softplus", "log(1 + exp(x))", softplus});
+  registry.add({"hard-sigmoid", "min(max(x + 3, 0), 6) / 6", hard_sigmoid});
+  registry.add({"hard-swish", "x min(max(x + 3, 0), 6) / 6", hard_swish});
   registry.add({"dropout", "zeroes a share p of the elements", dropout});
 }
 

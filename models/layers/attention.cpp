@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "models/layer.h"
 #include "models/layers/norm_kernel.h"
@@ -37,6 +38,8 @@ struct Heads {
   int64_t heads, kv_heads, head_dim, query, key;  ///< of this device's part of the sequence
   int64_t value_dim = 0;                          ///< where values are of another width than keys
   int64_t window = 0;                             ///< keys that a query sees at most; 0: all
+  int64_t parts = 1;                              ///< of a sample: `query` and `key` are of one of them
+  int64_t grid = 0;                               ///< where parts are windows of an image: their side
   int64_t values() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 
@@ -83,6 +86,38 @@ void read_latent(const LayerInput& in, Heads& h) {
                     to_text(q), to_text(kv), to_text(turned), h.heads, h.head_dim, rope, h.value_dim));
 }
 
+/// "parts": a sample is so many sequences one behind the other that do not see each other. "grid": these are
+/// windows of an image, of so many rows and columns, as many windows down as across, with learned scores;
+/// that was moved by half a window where "shifted" (Liu et al. 2021, Swin Transformer, section 3.2).
+void read_parts(const LayerInput& in, Heads& h) {
+  h.parts = in.attributes.integer("parts", 1);
+  h.grid = in.attributes.integer("grid", 0, 0);
+  const bool shifted = in.attributes.boolean("shifted", false);
+  const auto refuse = [&](std::initializer_list<const char*> keys) {
+    for (const char* key : keys) {
+      if (in.attributes.has(key))
+        in.attributes.fail(fmt::format("\"{}\" is not understood of parts of a sequence", key));
+    }
+  };
+  if (h.parts > 1 || h.grid > 0) refuse({"window", "bias_buckets", "rope_dim"});
+  if (h.parts > 1) {
+    if (h.query != h.key || h.query % h.parts != 0)
+      in.attributes.fail(
+          fmt::format("{} parts do not divide {} queries and {} keys", h.parts, h.query, h.key));
+    if (in.context > 1 || in.sequence) in.attributes.fail("parts of a sequence that devices divide");
+    h.query = h.key = h.query / h.parts;
+  }
+  if (h.grid == 0) {
+    if (shifted) in.attributes.fail("\"shifted\" is of windows of a \"grid\"");
+    return;
+  }
+  const auto across = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(h.parts))));
+  if (h.query != h.key || h.query != product({h.grid, h.grid}) || across * across != h.parts)
+    in.attributes.fail(fmt::format("{} parts of {} elements are no square of windows of {} by {}", h.parts,
+                                   h.query, h.grid, h.grid));
+  refuse({"causal", "rotary", "sinks"});
+}
+
 Heads read_heads(const LayerInput& in) {
   Heads h{};
   h.window = in.attributes.integer("window", 0);
@@ -108,6 +143,7 @@ Heads read_heads(const LayerInput& in) {
   } else {
     in.attributes.fail(fmt::format("takes one packed input or three (q, k, v), not {}", in.shapes.size()));
   }
+  read_parts(in, h);
   return h;
 }
 
@@ -121,7 +157,7 @@ std::vector<OwnTensor> own_tensors(const LayerInput& in, const Heads& h, bool fu
   const bool wide = in.attributes.boolean("fp32_softmax", false) && in.element_size() < 4;
   const bool dropout = in.attributes.real("dropout", fused ? 0 : 0.1, 0, 0.999) > 0;
   const bool keeps_scores = in.attributes.boolean("keeps_scores", false);
-  const int64_t rows = product({h.heads, h.query});
+  const int64_t rows = product({h.heads, h.query, h.parts});
   if (fused) {
     std::vector<OwnTensor> own{
         {rows, 4}, {rows, 4, Life::backward}, {product({rows, h.head_dim}), 4, Life::backward}};
@@ -149,7 +185,7 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
   const std::pair<std::string, int64_t> of[] = {{"q_scale", product({h.heads, h.query})},
                                                 {"k_scale", product({h.kv_heads, h.key})}};
   for (const auto& [name, rows] : of) {
-    const int64_t all = product({in.batch, rows});
+    const int64_t all = product({in.batch, h.parts, rows});
     const auto kernel = [&](Pass pass, int64_t reads, int64_t flops) {
       Kernel k = norm(pass, all, h.head_dim, reads, pass == Pass::backward_weights ? 0 : 1, flops, size);
       k.parts = pass == Pass::forward ? 4 : pass == Pass::backward_data ? 6 : 1;
@@ -161,9 +197,10 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
     for (Exchange& e : out.forward_exchanges) e = {e.kind, e.after + 1, e.before + 1, e.elements};
     out.backward_data.push_back(kernel(Pass::backward_data, 2, 8));
     out.backward_weights.push_back(kernel(Pass::backward_weights, 2, 4));
-    out.own.insert(out.own.end(), {{rows, 4}, {product({rows, h.head_dim})}});
+    const int64_t of_sample = product({rows, h.parts});
+    out.own.insert(out.own.end(), {{of_sample, 4}, {product({of_sample, h.head_dim})}});
     if (size >= 4) continue;
-    out.own.push_back({product({rows, h.head_dim}), 4});
+    out.own.push_back({product({of_sample, h.head_dim}), 4});
     out.own.back().composed = true;  // the attention keeps the input
   }
 }
@@ -176,14 +213,15 @@ void add_learned_scores(const LayerInput& in, const Heads& h, Lowered& out) {
     out.parameters.back().by_head = true;
   };
   if (in.attributes.boolean("sinks", false)) learned("sinks", h.heads);
-  const int64_t buckets = in.attributes.integer("bias_buckets", 0, 0);
+  const int64_t side = 2 * h.grid - 1;
+  const int64_t buckets = h.grid > 0 ? side * side : in.attributes.integer("bias_buckets", 0, 0);
   if (buckets == 0) return;
   const int64_t scores = product({h.heads, h.query, h.key}), size = in.element_size();
   learned("bias", product({buckets, h.heads}));
   out.forward.insert(out.forward.begin(),
                      copy_kernel(Pass::forward, product({h.query, h.key}), scores, size));
   out.backward_weights.push_back(
-      reduction(Pass::backward_weights, product({in.batch, scores}), buckets, size));
+      reduction(Pass::backward_weights, product({in.batch, h.parts, scores}), buckets, size));
 }
 
 /// The scores of this device's queries with one device's keys, and what is made of them. Where values are of
@@ -191,8 +229,9 @@ void add_learned_scores(const LayerInput& in, const Heads& h, Lowered& out) {
 Kernel block_kernel(const LayerInput& in, const Heads& h, Pass pass, bool fused) {
   const bool windowed = h.window > 0 && h.window < h.key;
   const bool causal = in.attributes.boolean("causal", false) && !windowed;
-  return attention_kernel(pass, in.batch, h.heads, h.kv_heads, h.query, windowed ? h.window : h.key,
-                          (h.head_dim + h.values()) / 2, causal, fused, in.element_size());
+  return attention_kernel(pass, product({in.batch, h.parts}), h.heads, h.kv_heads, h.query,
+                          windowed ? h.window : h.key, (h.head_dim + h.values()) / 2, causal, fused,
+                          in.element_size());
 }
 
 /// Attention over a sequence that devices divide: keys and values travel around the ring, a device's part at
@@ -232,14 +271,15 @@ Lowered attention(const LayerInput& in) {
     in.attributes.fail("attention over a sequence that devices divide must be fused and without a window");
   const int64_t size = in.element_size();
   Lowered out;
-  out.output = {h.query, product({h.heads, h.values()})};
+  out.output = {product({h.query, h.parts}), product({h.heads, h.values()})};
   for (const Pass pass : {Pass::forward, Pass::backward_data}) {
     const bool forward = pass == Pass::forward;
     auto& list = forward ? out.forward : out.backward_data;
     std::vector<Kernel> turning;
     if (rotary && !latent) {
-      const int64_t turned = product(
-          {in.batch, h.head_dim, checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
+      const int64_t turned =
+          product({in.batch, h.parts, h.head_dim,
+                   checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
       turning.push_back(elementwise(pass, turned, 1, size, 3));
       // Composed: halves swapped (negate, concatenate), two products, their sum.
       turning.back().parts = 5;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fully connected layers on {features} or {time, features}.
+// Fully connected layers on {features}, {time, features} or the channels of an image.
 #include <fmt/format.h>
 
 #include "models/layer.h"
@@ -21,11 +21,16 @@ bool joins_features(const LayerInput& in, Split split) {
 /// outputs; one by rows finds its part of the inputs, since the layer before made no more.
 Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
   Shape shape = in.only(1);
+  const std::size_t axis = feature_axis(in.attributes, shape);
   const bool joins = joins_features(in, split);
-  if (shape.size() > 2) {
-    in.attributes.fail(fmt::format(
-        "takes {{features}} or {{time, features}}, not {}; put \"flatten\" before it", to_text(shape)));
+  if (shape.size() > 2 && axis != 0) {
+    in.attributes.fail(
+        fmt::format("takes {{features}} or {{time, features}}, not {}; put \"flatten\" before it, or say "
+                    "\"axis\": 0 for a product of the channels",
+                    to_text(shape)));
   }
+  if (shape.size() > 2 && split != Split::whole)
+    in.attributes.fail("a product of an image's channels cannot be split");
   const bool shared = in.ways > 1, gathers = shared && in.sequence;
   const bool columns = shared && (split == Split::columns || split == Split::vocabulary);
   const bool rows_split = shared && split == Split::rows;
@@ -36,7 +41,7 @@ Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
     shape.insert(shape.begin(), in.ways);  // samples of all devices
   else if (gathers && columns)
     shape[0] = product({shape[0], in.ways});
-  const int64_t width = shape.back();
+  const int64_t width = shape[axis];
   const int64_t rows = in.total(shape) / width;
   const int64_t size = in.element_size();
   const int64_t features = !columns                     ? all_features
@@ -44,7 +49,7 @@ Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
                                                         : in.part(all_features, "features");
   Lowered out;
   out.output = shape;
-  out.output.back() = features;
+  out.output[axis] = features;
   if (gathers && rows_split) out.output[0] = in.part(shape[0], "positions");
   if (columns) out.input_join = gathers ? Join::gather : Join::copy;
   if (rows_split) out.output_join = gathers ? Join::scatter : Join::sum;
@@ -66,7 +71,7 @@ Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
 
 void add_bias(const LayerInput& in, Lowered& out, bool fallback) {
   if (!in.attributes.boolean("bias", fallback)) return;
-  const int64_t features = out.output.back();
+  const int64_t features = out.output[feature_axis(in.attributes, out.output)];
   out.parameters.push_back({"bias", features});
   out.forward.back().parts = 2;
   out.backward_weights.push_back(
@@ -77,9 +82,10 @@ Lowered linear(const LayerInput& in) {
   const int64_t features = in.attributes.integer("features");
   const Split split = in.split({Split::columns, Split::rows, Split::vocabulary});
   Lowered out = matrix(in, features, split);
-  const int64_t parts = joins_features(in, split) ? in.ways : 1;
-  out.parameters = {{"weight", product({in.shapes[0].back(), parts, out.output.back()})}};
-  out.parameters[0].rows = product({in.shapes[0].back(), parts});
+  const std::size_t axis = feature_axis(in.attributes, in.shapes[0]);
+  const int64_t inputs = product({in.shapes[0][axis], joins_features(in, split) ? in.ways : 1});
+  out.parameters = {{"weight", product({inputs, out.output[axis]})}};
+  out.parameters[0].rows = inputs;
   in.attributes.boolean("starts_at_zero", false);
   add_bias(in, out, true);
   return out;
@@ -96,7 +102,7 @@ Lowered tied_linear(const LayerInput& in) {
 }  // namespace
 
 void register_linear(Registry<LayerType>& registry) {
-  registry.add({"linear", "fully connected layer on the last dimension", linear});
+  registry.add({"linear", "fully connected layer on the last dimension, or on an image's channels", linear});
   registry.add({"tied-linear", "projection to the vocabulary with the embedding's weight", tied_linear});
 }
 

@@ -90,9 +90,10 @@ Lowered row_norm(const LayerInput& in, int64_t rows_per_sample, int64_t reads, i
 
 Lowered layer_norm(const LayerInput& in) {
   const Shape& shape = in.only(1);
-  const int64_t width = shape.back();
-  std::vector<Parameter> parameters{{"scale", width}};
-  if (in.attributes.boolean("bias", true)) parameters.push_back({"shift", width});
+  const int64_t width = shape[feature_axis(in.attributes, shape)];
+  std::vector<Parameter> parameters;
+  if (in.attributes.boolean("affine", true)) parameters = {{"scale", width}};
+  if (!parameters.empty() && in.attributes.boolean("bias", true)) parameters.push_back({"shift", width});
   return row_norm(in, elements(shape) / width, 1, 2, std::move(parameters));
 }
 
@@ -151,7 +152,7 @@ Lowered lrn(const LayerInput& in) {
 
 void register_norm(Registry<LayerType>& registry) {
   registry.add({"batch-norm", "normalises each channel over the batch and space", batch_norm});
-  registry.add({"layer-norm", "normalises the last dimension", layer_norm});
+  registry.add({"layer-norm", "normalises the last dimension, or an image's channels", layer_norm});
   registry.add({"rms-norm", "scales the last dimension to unit mean square", rms_norm});
   registry.add({"group-norm", "normalises groups of channels of each sample", group_norm});
   registry.add({"pixel-norm", "normalises the channels of each pixel", pixel_norm});

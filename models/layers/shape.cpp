@@ -88,6 +88,19 @@ Lowered transpose(const LayerInput& in) {
   return out;
 }
 
+/// Along one axis every element moves on by `by` places, the last ones to the front: one copy each way.
+Lowered roll(const LayerInput& in) {
+  const Shape& shape = in.only(1);
+  const int64_t size = shape[axis_of(in, shape)];
+  in.attributes.integer("by", 1, -size, size);
+  Lowered out;
+  out.output = shape;
+  const int64_t count = in.total(shape);
+  out.forward = {copy_kernel(Pass::forward, count, count, in.element_size())};
+  out.backward_data = {copy_kernel(Pass::backward_data, count, count, in.element_size())};
+  return out;
+}
+
 /// Zeros on both sides of every spatial dimension.
 Lowered pad(const LayerInput& in) {
   const Shape& shape = in.only(2);
@@ -110,6 +123,7 @@ void register_shape(Registry<LayerType>& registry) {
   registry.add({"slice", "a range of one dimension", slice});
   registry.add({"split", "one of several equal parts of a dimension", split});
   registry.add({"transpose", "permutes the dimensions", transpose});
+  registry.add({"roll", "moves elements along a dimension, the last ones to the front", roll});
   registry.add({"pad", "zeros around the spatial dimensions", pad});
 }
 

@@ -139,6 +139,11 @@ inline std::vector<LayerCase> layer_cases() {
       {"experts", kSequence,
        R"({"type":"experts","count":3,"active":1,"feed":6,"normalized":false,"bias":true,"limit":1.5})"},
       {"linear", kSequence, R"({"type":"linear","features":7,"bias":false})"},
+      {"linear", kImage, R"({"type":"linear","features":7,"axis":0},{"type":"gelu"})"},
+      {"scale", kImage, R"({"type":"scale","axis":0})"},
+      {"scale", kSequence, R"({"type":"scale"},{"type":"gelu"},{"type":"scale","frozen":true})"},
+      {"layer-norm", kImage, R"({"type":"layer-norm","axis":0})"},
+      {"layer-norm", kSequence, R"({"type":"layer-norm","affine":false})"},
       {"layer-norm", kSequence, R"({"type":"layer-norm"})"},
       {"layer-norm", kSequence, R"({"type":"layer-norm","bias":false})"},
       {"rms-norm", kSequence, R"({"type":"rms-norm"})"},
@@ -171,6 +176,13 @@ inline std::vector<LayerCase> layer_cases() {
        R"({"type":"linear","features":32,"name":"f"},
           {"type":"attention","heads":4,"kv_heads":2,"causal":true,"rotary":true,"sinks":true,"window":3})"},
       {"attention", R"({"s": [5, 24]})", R"({"type":"attention","heads":2,"bias_buckets":6})"},
+      {"attention", R"({"s": [6, 24]})", R"({"type":"attention","heads":2,"parts":3})"},
+      {"attention", R"({"s": [16, 24]})",
+       R"({"type":"attention","heads":2,"parts":4,"grid":2,"shifted":true})"},
+      {"attention", R"({"s": [36, 18]})", R"({"type":"attention","heads":2,"parts":4,"grid":3})"},
+      {"roll", kImage, R"({"type":"roll","axis":1,"by":-2},{"type":"conv","filters":2,"kernel":3})"},
+      {"roll", kSequence,
+       R"({"type":"roll","by":2},{"type":"linear","features":3},{"type":"roll","by":0},{"type":"mean"})"},
       {"attention", R"({"s": [7, 32]})",
        R"({"type":"linear","features":32,"name":"f"},
           {"type":"attention","heads":4,"kv_heads":2,"causal":true,"window":4,"qk_norm":true,"sinks":true,"bias_buckets":5})"},
@@ -199,8 +211,8 @@ inline std::vector<LayerCase> layer_cases() {
   out.push_back(
       {"leaky-relu", kImage,
        R"({"type":"leaky-relu","slope":0.3},{"type":"dropout","p":0},{"type":"clip","low":-0.2,"high":2})"});
-  for (const char* type :
-       {"relu", "relu6", "leaky-relu", "clip", "sigmoid", "tanh", "gelu", "swish", "softplus", "dropout"})
+  for (const char* type : {"relu", "relu6", "leaky-relu", "clip", "sigmoid", "tanh", "gelu", "swish",
+                           "softplus", "hard-sigmoid", "hard-swish", "dropout"})
     out.push_back({type, kImage, R"({"type":")" + std::string(type) + R"("})"});
   return out;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "exec/lower/call_shapes.h"
 #include "tests/exec/layer_run.h"
@@ -25,7 +26,9 @@ TEST(Reference, FunctionsOfOneElement) {
       {R"("tanh")", [](double x) { return std::tanh(x); }},
       {R"("gelu")", [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }},
       {R"("swish")", [](double x) { return x * sigmoid(x); }},
-      {R"("softplus")", [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }}};
+      {R"("softplus")", [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }},
+      {R"("hard-sigmoid")", [](double x) { return std::clamp(x + 3, 0.0, 6.0) / 6; }},
+      {R"("hard-swish")", [](double x) { return x * std::clamp(x + 3, 0.0, 6.0) / 6; }}};
   for (const auto& [type, f] : functions) {
     for (const float scale : {1.0F, 10.0F, 300.0F}) {
       LayerRun b({{40}}, R"({"type": )" + type + "}", 5);
@@ -129,6 +132,13 @@ TEST(Reference, NormsOfRowsGroupsAndPixels) {
     expect_near(b.run(), want, 3e-6, "layer-norm");
   }
   {
+    LayerRun b({{6, 4, 3}}, R"({"type": "layer-norm", "axis": 0})", 2);
+    const Values want = normalised(
+        b, [](int64_t s, int64_t i) { return s * 12 + i % 12; }, false, 1e-5,
+        [](int64_t i) { return i / 12; }, b.parameter("scale"), b.parameter("shift"));
+    expect_near(b.run(), want, 3e-6, "layer-norm of channels");
+  }
+  {
     LayerRun b({{5, 19}}, R"({"type": "rms-norm"})", 2);
     const Values want = normalised(
         b, [](int64_t s, int64_t i) { return s * 5 + i / 19; }, true, 1e-5, [](int64_t i) { return i % 19; },
@@ -148,6 +158,24 @@ TEST(Reference, NormsOfRowsGroupsAndPixels) {
         normalised(b, [](int64_t s, int64_t i) { return s * 12 + i % 12; }, true, 1e-8, none, {}, {});
     expect_near(b.run(), want, 3e-6, "pixel-norm");
   }
+}
+
+TEST(Reference, FactorsAndProductsOfChannels) {
+  LayerRun b({{6, 4, 3}}, R"({"type": "scale", "axis": 0})", 2);
+  Values x = b.input(), factor = b.parameter("factor");
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= factor[i / 12 % 6];
+  expect_near(b.run(), x, 1e-6, "scale");
+  LayerRun l({{6, 4, 3}}, R"({"type": "linear", "features": 5, "axis": 0})", 2);
+  x = l.input();
+  const Values weight = l.parameter("weight"), bias = l.parameter("bias");
+  Values want(std::size_t{2} * 5 * 12);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const std::size_t sample = i / 60, feature = i / 12 % 5, position = i % 12;
+    want[i] = bias[feature];
+    for (std::size_t c = 0; c < 6; ++c)
+      want[i] += x[sample * 72 + c * 12 + position] * weight[c * 5 + feature];
+  }
+  expect_near(l.run(), want, 3e-6, "linear");
 }
 
 /// Krizhevsky et al. 2012, section 3.3: x / (2 + 1e-4 sum of squares over 5 neighbouring channels)^0.75. The
@@ -241,6 +269,59 @@ Values attention(const AttentionCase& c, int64_t batch, const std::vector<Values
         for (const double v : y) out.push_back(v / sum);
       }
   return out;
+}
+
+/// Attention within windows of `grid` x `grid` elements of an image of `across` x `across` of them, packed,
+/// with a score of each head for how far apart two elements are, down and across. Of a moved image only those
+/// see each other that came in from the other side together.
+Values windowed(int64_t heads, int64_t size, int64_t grid, int64_t across, bool shifted, const Values& in,
+                const Values& bias) {
+  const int64_t side = 2 * grid - 1, rows = grid * grid, width = 3 * heads * size, edge = grid - grid / 2;
+  Values out;
+  for (int64_t w = 0; w < static_cast<int64_t>(in.size()) / (rows * width); ++w)
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t h = 0; h < heads; ++h) {
+        const Values q = head_of(in, w * rows + i, width, h * size, size, 0, false);
+        Values y(static_cast<std::size_t>(size), 0.0);
+        double sum = 0;
+        for (int64_t j = 0; j < rows; ++j) {
+          const int64_t iy = i / grid, ix = i % grid, jy = j / grid, jx = j % grid,
+                        wy = w % (across * across) / across, wx = w % across;
+          const bool down = wy == across - 1 && (iy < edge) != (jy < edge),
+                     right = wx == across - 1 && (ix < edge) != (jx < edge);
+          if (shifted && (down || right)) continue;
+          const Values k = head_of(in, w * rows + j, width, (heads + h) * size, size, 0, false),
+                       v = head_of(in, w * rows + j, width, (2 * heads + h) * size, size, 0, false);
+          const int64_t at = (iy - jy + grid - 1) * side + ix - jx + grid - 1;
+          const double weight = std::exp(std::inner_product(q.begin(), q.end(), k.begin(), 0.0) /
+                                             std::sqrt(static_cast<double>(size)) +
+                                         bias[static_cast<std::size_t>(at * heads + h)]);
+          sum += weight;
+          for (std::size_t d = 0; d < y.size(); ++d) y[d] += weight * v[d];
+        }
+        for (const double v : y) out.push_back(v / sum);
+      }
+  return out;
+}
+
+TEST(Reference, AttentionInWindowsOfAnImage) {
+  for (const auto& [grid, across, shifted] :
+       {std::tuple{2, 2, true}, std::tuple{2, 2, false}, std::tuple{3, 3, true}, std::tuple{3, 1, false}}) {
+    const std::string layer = R"({"type": "attention", "heads": 2, "parts": )" +
+                              std::to_string(across * across) + R"(, "grid": )" + std::to_string(grid) +
+                              R"(, "shifted": )" + (shifted ? "true}" : "false}");
+    LayerRun b({{grid * grid * across * across, 3 * 2 * 5}}, layer, 2);
+    const Values want = windowed(2, 5, grid, across, shifted, b.input(), b.parameter("bias"));
+    expect_near(b.run(), want, 3e-6, layer);
+  }
+}
+
+TEST(Reference, RollMovesWhatLeavesToTheFront) {
+  LayerRun b({{2, 5, 3}}, R"({"type": "roll", "axis": 1, "by": 2})", 2);
+  const Values x = b.input();
+  Values want(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) want[i / 15 * 15 + (i / 3 % 5 + 2) % 5 * 3 + i % 3] = x[i];
+  expect_near(b.run(), want, 0);
 }
 
 TEST(Reference, Attention) {

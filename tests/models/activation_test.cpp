@@ -33,7 +33,9 @@ INSTANTIATE_TEST_SUITE_P(All, Activation,
                                          Case{"clip", true, false, true}, Case{"sigmoid", false, false, true},
                                          Case{"tanh", false, false, true}, Case{"gelu", false, true, false},
                                          Case{"swish", false, true, false},
-                                         Case{"softplus", false, true, false}));
+                                         Case{"softplus", false, true, false},
+                                         Case{"hard-sigmoid", false, true, false},
+                                         Case{"hard-swish", false, true, false}));
 
 TEST(Dropout, KeepsAMaskOfOneByteAnElement) {
   const Lowered l = lower_one("dropout", {{10, 10}}, R"({"p": 0.1})", 4);

@@ -91,5 +91,21 @@ TEST(AttentionErrors, SayWhatDoesNotFit) {
   EXPECT_THAT(fails({{2, 3, 4}}, R"({"heads": 1})"), HasSubstr("takes inputs {time, width}"));
 }
 
+TEST(Attention, InWindowsIsOfManyShortSequences) {
+  const Lowered l =
+      lower_one("attention", {{64, 96}}, R"({"heads": 4, "parts": 4, "grid": 4, "shifted": true})", 2);
+  EXPECT_EQ(l.output, (Shape{64, 32}));
+  EXPECT_EQ(parameters(l), 7 * 7 * 4);
+  EXPECT_EQ(l.forward.back().shape, (std::vector<int64_t>{8, 4, 4, 16, 16, 8, 0, 1}));
+  const auto refusal = [](const char* attributes) {
+    return error_of([&] { lower_one("attention", {{64, 96}}, attributes); });
+  };
+  EXPECT_THAT(refusal(R"({"heads": 4, "parts": 5})"), testing::HasSubstr("5 parts do not divide 64"));
+  EXPECT_THAT(refusal(R"({"heads": 4, "parts": 8, "grid": 4})"), testing::HasSubstr("no square of windows"));
+  EXPECT_THAT(refusal(R"({"heads": 4, "parts": 4, "shifted": true})"), testing::HasSubstr("of a \"grid\""));
+  EXPECT_THAT(refusal(R"({"heads": 4, "parts": 4, "grid": 4, "causal": true})"),
+              testing::HasSubstr("\"causal\" is not understood"));
+}
+
 }  // namespace
 }  // namespace tandem::tests

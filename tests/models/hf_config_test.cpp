@@ -205,6 +205,14 @@ const Released kReleased[] = {
      R"("architectures": ["FalconForCausalLM"], "model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "multi_query": true, "parallel_attn": true, "bias": false, "alibi": false, "vocab_size": 65024)"},
     {"mpt-7b", 6649286656,
      R"("architectures": ["MPTForCausalLM"], "model_type": "mpt", "d_model": 4096, "n_layers": 32, "n_heads": 32, "expansion_ratio": 4, "max_seq_len": 2048, "vocab_size": 50432, "no_bias": true, "attn_config": {"alibi": true})"},
+    {"bert-base-uncased", 109514298,
+     R"("architectures": ["BertForMaskedLM"], "model_type": "bert", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 30522, "type_vocab_size": 2, "max_position_embeddings": 512, "position_embedding_type": "absolute")"},
+    {"roberta-base", 124697433,
+     R"("architectures": ["RobertaForMaskedLM"], "model_type": "roberta", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 50265, "type_vocab_size": 1, "max_position_embeddings": 514)"},
+    {"distilbert-base-uncased", 66985530,
+     R"("architectures": ["DistilBertForMaskedLM"], "model_type": "distilbert", "activation": "gelu", "dim": 768, "hidden_dim": 3072, "n_layers": 6, "n_heads": 12, "vocab_size": 30522, "max_position_embeddings": 512)"},
+    {"vit-base-patch16", 85800194,  // of two classes
+     R"("architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "image_size": 224, "patch_size": 16, "num_channels": 3, "id2label": {"0": "no", "1": "yes"})"},
 };
 
 Json parsed(const std::string& config) { return Json::parse("{" + config + "}", "config.json"); }
@@ -293,6 +301,15 @@ TEST(HfConfigs, WhatIsNotUnderstoodIsRefusedByName) {
       refusal(R"("model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
                          "vocab_size": 10, "hidden_act": "sine")"),
       HasSubstr("\"sine\""));
+  EXPECT_THAT(refusal(R"("model_type": "vit", "num_hidden_layers": 2, "hidden_size": 64,
+                         "num_attention_heads": 4, "image_size": 30)"),
+              HasSubstr("patches of 16 do not divide an image of 30"));
+  EXPECT_THAT(refusal(R"("model_type": "roberta", "num_hidden_layers": 2, "hidden_size": 64,
+                         "num_attention_heads": 4, "vocab_size": 9, "max_position_embeddings": 2)"),
+              HasSubstr("2 positions are too few"));
+  EXPECT_THAT(refusal(R"("model_type": "bert", "num_hidden_layers": 2, "hidden_size": 64,
+                         "num_attention_heads": 4, "vocab_size": 9, "hidden_act": "relu")"),
+              HasSubstr("activation \"relu\" is not understood"));
   EXPECT_THAT(refusal(R"("architectures": [])"), HasSubstr("model_type"));
   EXPECT_THAT(refusal(R"("architectures": 5)"), HasSubstr("list"));
   EXPECT_FALSE(is_hf_config(parsed(R"("name": "m", "layers": [], "model_type": "x")")));

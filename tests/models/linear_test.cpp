@@ -29,6 +29,14 @@ TEST(Linear, TakesEveryTimeStepAsARow) {
   EXPECT_EQ(l.backward_weights.size(), 1U);
 }
 
+TEST(Linear, OfChannelsTakesEveryPositionAsARow) {
+  const Lowered l = lower_one("linear", {{96, 7, 5}}, R"({"features": 384, "axis": 0})", 2);
+  EXPECT_EQ(l.output, (Shape{384, 7, 5}));
+  EXPECT_EQ(parameters(l), 96 * 384 + 384);
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{1, 70, 384, 96}));
+  EXPECT_EQ(l.backward_weights[0].shape, (std::vector<int64_t>{1, 96, 384, 70}));
+}
+
 TEST(TiedLinear, HasKernelsButNoParameters) {
   const Lowered l = lower_one("tied-linear", {{16, 64}}, R"({"vocabulary": 1000})");
   EXPECT_EQ(l.output, (Shape{16, 1000}));
@@ -43,6 +51,14 @@ TEST(Linear, RefusesImages) {
                 lower_one("linear", {{512, 7, 7}}, R"({"features": 10})");
               }),
               HasSubstr("put \"flatten\" before it"));
+  EXPECT_THAT(error_of([] {
+                lower_one("linear", {{512, 7, 7}}, R"({"features": 10, "axis": 1})");
+              }),
+              HasSubstr("or 0, the channels"));
+  EXPECT_THAT(error_of([] {
+                lower_one("linear", {{7, 512}}, R"({"features": 10, "axis": 0})");
+              }),
+              HasSubstr("\"axis\" is the last dimension"));
   EXPECT_THAT(error_of([] { lower_one("linear", {{512}}, R"({"feature": 10})"); }),
               HasSubstr("Did you mean feature"));
 }

@@ -85,6 +85,13 @@ TEST(LayerNorm, WorksOnRows) {
   EXPECT_EQ(parameters(lower_one("layer-norm", {{128, 768}}, R"({"bias": false})")), 768);
 }
 
+TEST(LayerNorm, OfChannelsTakesEveryPositionAsARow) {
+  const Lowered l = lower_one("layer-norm", {{96, 7, 5}}, R"({"axis": 0})", 2);
+  EXPECT_EQ(parameters(l), 2 * 96);
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{70, 96}));
+  EXPECT_EQ(parameters(lower_one("layer-norm", {{5, 96}}, R"({"affine": false})")), 0);
+}
+
 TEST(RmsNorm, HasAScaleOnly) {
   const Lowered l = lower_one("rms-norm", {{128, 768}});
   EXPECT_EQ(parameters(l), 768);

@@ -23,8 +23,9 @@ struct Bias {
   explicit Bias(const AttentionShape& of) : a(of), buckets(of) {}
   int64_t at(int64_t h, int64_t i, int64_t j) const { return buckets.bucket(a.position(i), j) * a.heads + h; }
   /// To a row of scores, where the query sees keys.
-  void add(const float* table, int64_t h, int64_t i, float* row) const {
-    for (int64_t j = a.unseen(i); j < a.seen(i); ++j) row[j] += table[at(h, i, j)];
+  void add(const float* table, int64_t b, int64_t h, int64_t i, float* row) const {
+    for (int64_t j = a.unseen(i); j < a.seen(i); ++j)
+      row[j] += table[at(h, i, j)] + (a.apart(b, i, j) ? kApart : 0);
   }
 };
 
@@ -43,7 +44,7 @@ Prepared attention(const Call& c, int threads) {
         for (int64_t i = 0; i < a.query; ++i) {
           float* row = p + i * a.key;
           const int64_t from = a.unseen(i), n = a.seen(i);
-          if (a.buckets > 0) bias.add(o[5], h, i, row);
+          if (a.buckets > 0) bias.add(o[5], b, h, i, row);
           const float top = largest(row + from, n - from);
           float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -72,7 +73,7 @@ void score_gradients(const AttentionShape& a, const Bias& bias, int64_t b, int64
   for (int64_t i = 0; i < a.query; ++i) {
     float *row = p + i * a.key, *dr = d + i * a.key;
     const int64_t from = a.unseen(i), n = a.seen(i), at = a.out(b, h) + i * a.out_row();
-    if (table != nullptr) bias.add(table, h, i, row);
+    if (table != nullptr) bias.add(table, b, h, i, row);
     const float log_sum = log_sums[a.row(b, h) + i];
     float dot = 0;
 #pragma omp simd reduction(+ : dot)

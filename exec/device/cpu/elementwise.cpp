@@ -54,6 +54,10 @@ Prepared unary(const Call& c, int) {
       return map(n, [](float x) { return 0.5F * x * (1 + fast_erf(x * kRootHalf)); });
     case Unary::swish:
       return map(n, [](float x) { return x * fast_sigmoid(x); });
+    case Unary::hard_sigmoid:
+      return map(n, [](float x) { return std::min(std::max(x + 3, 0.0F), 6.0F) * (1 / 6.0F); });
+    case Unary::hard_swish:
+      return map(n, [](float x) { return x * std::min(std::max(x + 3, 0.0F), 6.0F) * (1 / 6.0F); });
     default:  // softplus; for large x the exponential would overflow
       return map(n, [](float x) { return std::max(x, 0.0F) + std::log(1 + fast_exp(-std::abs(x))); });
   }
@@ -85,6 +89,10 @@ Prepared unary_backward(const Call& c, int) {
         const float s = fast_sigmoid(x);
         return s * (1 + x * (1 - s));
       });
+    case Unary::hard_sigmoid:
+      return map_gradient(n, [](float x) { return x > -3 && x < 3 ? 1 / 6.0F : 0.0F; });
+    case Unary::hard_swish:
+      return map_gradient(n, [](float x) { return x <= -3 ? 0.0F : x < 3 ? x / 3 + 0.5F : 1.0F; });
     default:
       return map_gradient(n, fast_sigmoid);
   }

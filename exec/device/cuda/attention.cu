@@ -33,8 +33,9 @@ struct Bias {
   Bias(const AttentionShape& a, const float* scores) : table(a.buckets > 0 ? scores : nullptr) {
     if (table != nullptr) buckets = DistanceBuckets(a);
   }
-  __device__ float of(const AttentionShape& a, int64_t h, int64_t i, int64_t j) const {
-    return table == nullptr ? 0 : table[buckets.bucket(a.position(i), j) * a.heads + h];
+  __device__ float of(const AttentionShape& a, int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (table == nullptr || i >= a.query || j >= a.key) return 0;
+    return table[buckets.bucket(a.position(i), j) * a.heads + h] + (a.apart(b, i, j) ? kApart : 0);
   }
 };
 
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(kSide* kSide)
       float most = top[i];
       for (int j = 0; j < K / kSide; ++j) {
         if (!sees(j)) continue;
-        s[i][j] += bias.of(a, h, query, begin + x + j * kSide);
+        s[i][j] += bias.of(a, b, h, query, begin + x + j * kSide);
         most = fmaxf(most, s[i][j]);
       }
       most = row_max(most);
@@ -203,7 +204,7 @@ __device__ void score_gradients(const AttentionShape& a, const Bias& bias, int64
                 in = valid ? inner[a.row(b, h) + query] : 0;
     for (int j = 0; j < K / kSide; ++j) {
       const int64_t key = x + j * kSide;
-      s[i][j] = key >= from && key < n ? expf(s[i][j] + bias.of(a, h, query, begin + key) - log_sum) : 0;
+      s[i][j] = key >= from && key < n ? expf(s[i][j] + bias.of(a, b, h, query, begin + key) - log_sum) : 0;
       d[i][j] = s[i][j] * (d[i][j] - in);
     }
   }
@@ -314,7 +315,7 @@ __global__ void plain_kernel(AttentionShape a, Bias bias, float* out, const floa
   float top = kLowest, sum = 0;
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = 0;
   for (int64_t j = a.unseen(i); j < a.seen(i); ++j) {
-    const float s = a.scale * warp_dot(mine, k + a.k(b, kv) + j * a.kv_row, a.size) + bias.of(a, h, i, j),
+    const float s = a.scale * warp_dot(mine, k + a.k(b, kv) + j * a.kv_row, a.size) + bias.of(a, b, h, i, j),
                 most = fmaxf(top, s);
     const float correction = expf(top - most), e = expf(s - most);
     const float* value = v + a.v(b, kv) + j * a.kv_row;
@@ -335,7 +336,7 @@ __global__ void plain_dq_kernel(AttentionShape a, Bias bias, float* dq, const fl
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = 0;
   for (int64_t j = a.unseen(i); j < a.seen(i); ++j) {
     const float* key = k + a.k(b, kv) + j * a.kv_row;
-    const float s = a.scale * warp_dot(q + a.q(b, h) + i * a.q_row, key, a.size) + bias.of(a, h, i, j);
+    const float s = a.scale * warp_dot(q + a.q(b, h) + i * a.q_row, key, a.size) + bias.of(a, b, h, i, j);
     const float dp = warp_dot(dout + a.out(b, h) + i * a.out_row(), v + a.v(b, kv) + j * a.kv_row, a.size);
     const float ds = a.scale * expf(s - log_sums[a.row(b, h) + i]) * (dp - inner[a.row(b, h) + i]);
     for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] += ds * key[d];
@@ -353,7 +354,8 @@ __global__ void plain_dkv_kernel(AttentionShape a, Bias bias, float* dk, float* 
     for (int64_t i = 0; i < a.query; ++i) {
       if (a.seen(i) <= j || a.unseen(i) > j) continue;
       const float *query = q + a.q(b, h) + i * a.q_row, *d_out = dout + a.out(b, h) + i * a.out_row();
-      const float s = a.scale * warp_dot(query, k + a.k(b, kv) + j * a.kv_row, a.size) + bias.of(a, h, i, j);
+      const float s =
+          a.scale * warp_dot(query, k + a.k(b, kv) + j * a.kv_row, a.size) + bias.of(a, b, h, i, j);
       const float dp = warp_dot(d_out, v + a.v(b, kv) + j * a.kv_row, a.size);
       const float p = expf(s - log_sums[a.row(b, h) + i]), ds = a.scale * p * (dp - inner[a.row(b, h) + i]);
       for (int64_t d = threadIdx.x; d < a.size; d += kWarp) {
@@ -376,7 +378,7 @@ __global__ void bias_kernel(AttentionShape a, Bias bias, float* sums, const T* q
   __syncthreads();
   for (int64_t j = a.unseen(i); j < a.seen(i); ++j) {
     const float s = a.scale * warp_dot(q + a.q(b, h) + i * a.q_row, k + a.k(b, kv) + j * a.kv_row, a.size) +
-                    bias.of(a, h, i, j);
+                    bias.of(a, b, h, i, j);
     const float dp = warp_dot(dout + a.out(b, h) + i * a.out_row(), v + a.v(b, kv) + j * a.kv_row, a.size);
     if (threadIdx.x == 0)
       mine[bias.buckets.bucket(a.position(i), j) * a.heads] +=

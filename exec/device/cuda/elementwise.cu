@@ -54,6 +54,14 @@ struct Swish {
     return s * (1 + x * (1 - s));
   }
 };
+struct HardSigmoid {
+  __device__ float forward(float x) const { return fminf(fmaxf(x + 3, 0.0F), 6.0F) * (1 / 6.0F); }
+  __device__ float slope(float x) const { return x > -3 && x < 3 ? 1 / 6.0F : 0.0F; }
+};
+struct HardSwish {
+  __device__ float forward(float x) const { return x * fminf(fmaxf(x + 3, 0.0F), 6.0F) * (1 / 6.0F); }
+  __device__ float slope(float x) const { return x <= -3 ? 0.0F : x < 3 ? x / 3 + 0.5F : 1.0F; }
+};
 struct Softplus {  // for large x the exponential would overflow
   __device__ float forward(float x) const { return fmaxf(x, 0.0F) + log1pf(expf(-fabsf(x))); }
   __device__ float slope(float x) const { return sigmoid(x); }
@@ -91,6 +99,10 @@ Prepared with_activation(const Call& c, const Use& use) {
       return use(Gelu{});
     case Unary::swish:
       return use(Swish{});
+    case Unary::hard_sigmoid:
+      return use(HardSigmoid{});
+    case Unary::hard_swish:
+      return use(HardSwish{});
     default:
       return use(Softplus{});
   }

@@ -55,6 +55,8 @@ void register_activation(Registry<LayerExecution>& registry) {
   registry.add({"gelu", "with the error function, not its tanh approximation", unary<Unary::gelu>});
   registry.add({"swish", "gradient from the input", unary<Unary::swish>});
   registry.add({"softplus", "gradient from the input", unary<Unary::softplus>});
+  registry.add({"hard-sigmoid", "gradient from the input", unary<Unary::hard_sigmoid>});
+  registry.add({"hard-swish", "gradient from the input", unary<Unary::hard_swish>});
   registry.add({"dropout", "masks drawn by counter from (seed, worker, iteration, layer, element)", dropout});
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "exec/lower/call_shapes.h"
 #include "exec/lower/gradient_flow.h"
@@ -39,7 +40,11 @@ class Attention {
     norms_ = attributes_.boolean("qk_norm", false);
     sinks_ = attributes_.boolean("sinks", false);
     buckets_ = attributes_.integer("bias_buckets", 0, 0);
-    if (attributes_.has("window") || buckets_ > 0) limit();
+    const int64_t grid = attributes_.integer("grid", 0);
+    if (grid > 0)
+      see_windows(grid);
+    else if (attributes_.has("window") || buckets_ > 0)
+      limit();
     if ((sinks_ || buckets_ > 0) && contexts() > 1)
       refuse("with learned scores over a sequence that devices divide is only simulated");
   }
@@ -143,6 +148,14 @@ class Attention {
       refuse("with a window is executed where there are as many keys as queries");
     shape_[6] = causal ? 1 : 0;
     shape_.insert(shape_.end(), {queries_.time, keys_.time, queries_.time, 0, window, buckets_});
+  }
+  /// Windows of an image, as many down as across.
+  void see_windows(int64_t grid) {
+    const int64_t side = 2 * grid - 1, parts = attributes_.integer("parts", 1);
+    buckets_ = side * side;
+    shape_.insert(shape_.end(), {queries_.time, keys_.time, queries_.time, 0, 0, buckets_, grid,
+                                 std::llround(std::sqrt(static_cast<double>(parts))),
+                                 attributes_.boolean("shifted", false) ? grid / 2 : 0});
   }
   /// Of the model's forward kernels that of the bias comes first.
   std::size_t first_kernel() const { return buckets_ > 0 ? 1 : 0; }

@@ -9,12 +9,17 @@ namespace tandem::exec {
 
 namespace {
 
+/// Features of a tensor of the layer's: channels of an image lie last.
+int64_t features(const LayerCalls& l, const Shape& shape) {
+  return shape[feature_axis(Attributes(l.layer().attributes), shape)];
+}
+
 struct Sizes {
   int64_t rows, in, out;
 };
 
 Sizes sizes(const LayerCalls& l, int64_t in) {
-  const int64_t out = l.layer().output.back();
+  const int64_t out = features(l, l.layer().output);
   // Partners that divide the sequence have more rows on one side: all that they make a part of.
   const int64_t rows = std::max(elements(l.shape(0)) / in, elements(l.layer().output) / out);
   return {l.batch() * rows, in, out};
@@ -35,8 +40,8 @@ void move_parts(LayerCalls& l, Pass pass, TensorId to, TensorId from, const Size
 }
 
 void linear(LayerCalls& l) {
-  const Sizes s = sizes(l, l.weights()[0].elements / l.layer().output.back());
-  const bool joins = s.in > l.shape(0).back();
+  const Sizes s = sizes(l, l.weights()[0].elements / features(l, l.layer().output));
+  const bool joins = s.in > features(l, l.shape(0));
   const Lowered& w = l.lowered();
   TensorId x = kNoTensor;
   if (joins) {
@@ -71,7 +76,7 @@ void linear(LayerCalls& l) {
 /// The embedding's table is {vocabulary, width}: its transpose is the weight. Its own backward pass, which
 /// comes later, starts from the gradient left here.
 void tied_linear(LayerCalls& l) {
-  const Sizes s = sizes(l, l.shape(0).back());
+  const Sizes s = sizes(l, features(l, l.shape(0)));
   const Lowered& w = l.lowered();
   const TensorId table = l.tied(s.out, s.in);
   // The last parameter, behind the copy of a table that another device holds.

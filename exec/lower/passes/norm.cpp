@@ -113,14 +113,15 @@ void row_norm(LayerCalls& l, std::vector<int64_t> shape, float epsilon) {
 
 void last_dimension(LayerCalls& l, bool rms) {
   const Shape& s = l.shape(0);
-  if (s.size() > 2) {
+  const std::size_t axis = rms ? s.size() - 1 : feature_axis(Attributes(l.layer().attributes), s);
+  if (s.size() > 2 && axis != 0) {
     throw InputError(
         l.layer().attributes.place(),
         fmt::format("layer \"{}\" normalises the last of {} dimensions, which cannot be executed: "
                     "images lie channels last",
                     l.layer().name, s.size()));
   }
-  row_norm(l, {l.batch() * elements(s) / s.back(), 1, 1, s.back(), rms ? 1 : 0}, kNormEpsilon);
+  row_norm(l, {l.batch() * elements(s) / s[axis], 1, 1, s[axis], rms ? 1 : 0}, kNormEpsilon);
 }
 
 void layer_norm(LayerCalls& l) { last_dimension(l, false); }

@@ -2,6 +2,8 @@
 // Layers that move or rename elements: strided copies, or nothing where the storage order stays.
 #include <fmt/format.h>
 
+#include <array>
+
 #include "exec/lower/passes/calls.h"
 
 namespace tandem::exec {
@@ -33,7 +35,9 @@ void reorder(LayerCalls& l, Pass pass, TensorId to, const Shape& target, TensorI
 
 void reshape(LayerCalls& l) {
   const Shape &from = l.shape(0), &to = l.layer().output;
-  const bool flat = to.size() == 1 || from.size() == 1;  // keeps the storage order, as flatten does
+  const bool channels = to.size() > 2 && from.size() > 2 && to[0] == from[0];  // these lie innermost
+  const bool flat =
+      to.size() == 1 || from.size() == 1 || channels;  // keeps the storage order, as flatten does
   if (flat || (storage_counts(from) && storage_counts(to)) || from == to) return view(l);
   reorder(l, Pass::forward, l.out(), to, l.in(0), from);
   if (l.needs_d_in(0)) reorder(l, Pass::backward_data, l.d_in(0), from, l.d_out(), to);
@@ -79,6 +83,30 @@ void transpose(LayerCalls& l) {
                    l.lowered().backward_data));
 }
 
+/// What stays in order, then what goes to the other end.
+void roll(LayerCalls& l) {
+  const Attributes attributes(l.layer().attributes);
+  const Shape& shape = l.shape(0);
+  const std::size_t axis = axis_of(l);
+  const auto steps = strides(shape);
+  const int64_t size = shape[axis], by = (attributes.integer("by", 1, -size, size) + size) % size;
+  const auto move = [&](Pass pass, TensorId to, TensorId from, std::vector<Kernel> kernels) {
+    const int64_t on = pass == Pass::forward ? by : (size - by) % size;
+    for (const auto& [count, target, source] :
+         {std::array{size - on, on, int64_t{0}}, std::array{on, int64_t{0}, size - on}}) {
+      if (count == 0) continue;
+      auto sizes = with_batch(l.batch(), shape);
+      sizes[axis + 1] = count;
+      l.call(make_move(pass, to, from,
+                       {sizes, {steps, steps}, {target * steps[axis + 1], source * steps[axis + 1]}, false},
+                       kernels));
+      kernels.clear();
+    }
+  };
+  move(Pass::forward, l.out(), l.in(0), l.lowered().forward);
+  if (l.needs_d_in(0)) move(Pass::backward_data, l.d_in(0), l.d_out(), l.lowered().backward_data);
+}
+
 void pad(LayerCalls& l) {
   const Shape &from = l.shape(0), &to = l.layer().output;
   const auto small = strides(from), large = strides(to);
@@ -101,6 +129,7 @@ void register_shape(Registry<LayerExecution>& registry) {
   registry.add({"slice", "a strided copy", slice});
   registry.add({"split", "a strided copy", split});
   registry.add({"transpose", "a strided copy", transpose});
+  registry.add({"roll", "two strided copies", roll});
   registry.add({"pad", "a strided copy into zeros", pad});
 }
 
