@@ -18,10 +18,12 @@ AutocastFormat autocast_format(std::string_view type) {
                                         "attention", "rnn", "lstm", "gru"}) {
     if (type == matrix) return AutocastFormat::half;
   }
-  // Weights that are added have 4 bytes.
-  for (const std::string_view sum : {"layer-norm", "rms-norm", "group-norm", "pixel-norm", "softmax",
-                                     "cross-entropy", "mse", "softplus", "position-embedding", "cls-token"}) {
+  for (const std::string_view sum :
+       {"layer-norm", "rms-norm", "group-norm", "pixel-norm", "softmax", "cross-entropy", "mse", "softplus"}) {
     if (type == sum) return AutocastFormat::wide;
+  }
+  for (const std::string_view weighted : {"position-embedding", "cls-token", "scale"}) {
+    if (type == weighted) return AutocastFormat::promoted;
   }
   return AutocastFormat::widest;
 }
@@ -32,7 +34,7 @@ void mark_autocast(const std::vector<Layer>& layers, int64_t batch, std::vector<
     const Layer& layer = layers[i];
     if (layer.type == nullptr || layer.output.empty()) continue;  // a loss says itself what it moves
     const AutocastFormat format = autocast_format(layer.type->name);
-    wide[i] = format == AutocastFormat::wide ||
+    wide[i] = format == AutocastFormat::wide || format == AutocastFormat::promoted ||
               (format == AutocastFormat::widest && std::any_of(layer.inputs.begin(), layer.inputs.end(),
                                                                [&](uint32_t from) { return wide[from]; }));
     Lowered& own = lowered[i];

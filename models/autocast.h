@@ -11,8 +11,9 @@
 
 namespace tandem::models {
 
-/// In which format a layer computes under autocast.
-enum class AutocastFormat : uint8_t { half, wide, widest };
+/// In which format a layer computes under autocast: 2 bytes, 4, the widest of its inputs, or 4 without casts of
+/// its inputs, because it has weights that no product reads.
+enum class AutocastFormat : uint8_t { half, wide, widest, promoted };
 AutocastFormat autocast_format(std::string_view type);
 
 /// Sets Kernel::wide and Kernel::casts of all layers, lowered for `batch` samples. O(layers).

@@ -50,7 +50,7 @@ void Walk::read_formats() {
     }
     if (!autocast() || layer.type == nullptr) continue;
     const AutocastFormat format = autocast_format(layer.type->name);
-    n.size = format == AutocastFormat::half ? computes : format == AutocastFormat::wide ? 4 : widest;
+    n.size = format == AutocastFormat::half ? computes : format == AutocastFormat::widest ? widest : 4;
   }
 }
 
