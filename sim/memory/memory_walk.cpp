@@ -34,6 +34,7 @@ Walk::Walk(const WalkInput& in)
   if (offload_.optimizer && weights_ == Weights::master) weights_ = Weights::half;
   read_formats();
   read_units();
+  read_owners();
   passes_ = chunk_passes(*in_.program, in_.role, static_cast<uint32_t>(layers_.size()));
   fresh_ = {node_, units_, {}};
 }
