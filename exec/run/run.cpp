@@ -317,7 +317,7 @@ std::ranges::iota_view<uint32_t, uint32_t> Run::shards_of(uint32_t key) const {
   const Role& servers = program_.roles[program_.stores[0].role];
   const Instances held =
       holders(program_.channels[static_cast<std::size_t>(servers.on_channel)], key, int64_t{shards_});
-  return {held.first, held.first + held.count};
+  return std::views::iota(held.first, held.first + held.count);
 }
 
 Slice Run::share(uint32_t key, uint32_t instance) const {

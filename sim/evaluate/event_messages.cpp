@@ -24,7 +24,7 @@ void EventEngine::build_messages() {
   if (!program_.stores.empty()) trace_.staleness_by_worker.resize(std::min<uint32_t>(64, roles_[0].count));
   for (const Store& s : program_.stores) {
     const Channel& in = channels[static_cast<std::size_t>(program_.roles[s.role].on_channel)];
-    stores_.emplace_back(s, roles_[s.role].count, static_cast<uint32_t>(keys_of(in)),
+    stores_.emplace_back(s, holders(in, 0, roles_[s.role].count).count, static_cast<uint32_t>(keys_of(in)),
                          roles_[in.from_role].count);
     own_version_.emplace_back(s.own_models ? keys_of(in) * roles_[in.from_role].count : 0);
   }
