@@ -163,7 +163,10 @@ class Checker {
     for (const Bytes b : c.key_bytes) table(b.n >= 0, "channel", i, "negative bytes");
     table(c.key_layers.empty() || c.key_layers.size() == c.key_bytes.size(), "channel", i,
           "says of some keys alone which layers they carry");
+    table(c.owners.empty() || (c.address == Address::shards && c.owners.size() == c.key_bytes.size()),
+          "channel", i, "only shards own keys, and then each key has one that does");
     const int64_t from = p_.roles[c.from_role].mesh.size(), to = p_.roles[c.to_role].mesh.size();
+    for (const uint32_t owner : c.owners) table(owner < to, "channel", i, "a key's owner does not exist");
     if (c.address == Address::same_index)
       table(from == to, "channel", i, "same_index joins meshes of different size");
     if (c.address == Address::sampled_peer || c.address == Address::next_peer) {
@@ -218,7 +221,7 @@ class Checker {
         p_.roles[r].mesh.size() == p_.roles[s.role].mesh.size() && p_.roles[r].site == p_.roles[s.role].site,
         "store", i, "its reader is not where the store is");
     table(asked.from_role == pushed.from_role && asked.address == pushed.address &&
-              asked.key_bytes.size() == pushed.key_bytes.size(),
+              asked.key_bytes.size() == pushed.key_bytes.size() && asked.owners == pushed.owners,
           "store", i, "its reader is asked by others than those who push, or otherwise");
     table(s.locked && !s.own_models && s.averaging.rule == Averaging::Rule::none, "store", i,
           "only gradients that are merged one after the other have a reader");

@@ -172,9 +172,12 @@ int64_t compressed_words(const Program& program, const Graph& graph) {
   if (program.compression.kind == Compression::Kind::none) return 0;
   int64_t sum = 0;
   if (!program.stores.empty()) {
-    const int64_t shards = program.roles[program.stores[0].role].mesh.size();
-    for (const Bucket& b : program.buckets)
-      sum += shards * pushed_words(program.compression, b.elements, shards);
+    const Role& servers = program.roles[program.stores[0].role];
+    const Channel& pushes = program.channels[static_cast<std::size_t>(servers.on_channel)];
+    for (uint32_t key = 0; key < program.buckets.size(); ++key) {
+      const int64_t parts = holders(pushes, key, servers.mesh.size()).count;
+      sum += parts * pushed_words(program.compression, program.buckets[key].elements, parts);
+    }
     return sum;
   }
   for (const Bucket& b : program.buckets)

@@ -203,6 +203,9 @@ class Parser {
     if (has("layers=")) {
       for (const std::string_view of : list(field("layers"))) c.key_layers.push_back(layers_of(of));
     }
+    if (has("owners=")) {
+      for (const std::string_view owner : list(field("owners"))) c.owners.push_back(index(owner));
+    }
     p_.channels.push_back(std::move(c));
   }
 

@@ -111,6 +111,7 @@ void print_tables(Out out, const Program& p) {
     for (std::size_t k = 0; k < c.key_layers.size(); ++k)
       fmt::format_to(out, "{}{}", k == 0 ? " layers=" : ",",
                      c.key_layers[k].empty() ? "-" : fmt::format("{}", fmt::join(c.key_layers[k], "+")));
+    if (!c.owners.empty()) fmt::format_to(out, " owners={}", fmt::join(c.owners, ","));
     fmt::format_to(out, "\n");
   }
   for (std::size_t i = 0; i < p.stores.size(); ++i) {

@@ -128,7 +128,7 @@ struct Sharding {
 
 /// How the sender's instance finds the receiver's.
 enum class Address : uint8_t {
-  shards,        ///< every instance of the receiving role: the payload is split evenly over them
+  shards,        ///< the receiving role: the payload is split evenly over its instances, or goes to an owner
   same_index,    ///< receiver i = sender i
   reply,         ///< back to the instance whose message is being served
   sampled_peer,  ///< hash(seed, index, iteration), never itself
@@ -144,7 +144,18 @@ struct Channel {
   /// together, in this order. Of tied gradients the layer of the sender, then the receiver's, whose first
   /// tensor the weight is.
   std::vector<std::vector<uint32_t>> key_layers = {};
+  /// [key], of `shards`: the instance that has all of the key; empty: each instance has an equal part of it.
+  std::vector<uint32_t> owners = {};
 };
+/// Instances of a role, one behind the other.
+struct Instances {
+  uint32_t first = 0, count = 0;
+};
+/// Of the `instances` that a channel of `shards` leads to, those that have the key, or an equal part each.
+inline Instances holders(const Channel& channel, uint32_t key, int64_t instances) {
+  if (channel.owners.empty()) return {0, static_cast<uint32_t>(instances)};
+  return {channel.owners[key], 1};
+}
 
 /// Versioned parameters held by every instance (shard) of `role`, one version counter per (shard, key,
 /// share).

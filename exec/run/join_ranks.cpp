@@ -81,7 +81,7 @@ void join_slices(const Run& run, ExecutionResult& out) {
   std::vector<Piece> own;
   for (uint32_t key = 0; key < run.program().buckets.size() && run.store(); ++key) {
     for (uint32_t i = 0; i < run.local(); ++i) {
-      for (uint32_t s = 0; s < run.shards(); ++s) {
+      for (const uint32_t s : run.shards_of(key)) {
         const Slice slice = run.slice(key, i, s);
         if (run.links()->here(s)) own.push_back({slice.first, slice.first, slice.elements});
       }

@@ -307,9 +307,17 @@ Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
   if (own_models()) return {bucket.first, bucket.elements, shard};
   const int64_t rank = instance % local_, all = bucket.elements * exchanged_vectors_;
   const int64_t begin = cut(all, local_, rank), end = cut(all, local_, rank + 1);
-  const int64_t from = begin + cut(end - begin, shards_, shard),
-                to = begin + cut(end - begin, shards_, shard + 1);
+  const auto held = shards_of(key);
+  const int64_t parts = held.size(), part = shard - held.front();
+  const int64_t from = begin + cut(end - begin, parts, part), to = begin + cut(end - begin, parts, part + 1);
   return {bucket.first + from, to - from, shard};
+}
+
+std::ranges::iota_view<uint32_t, uint32_t> Run::shards_of(uint32_t key) const {
+  const Role& servers = program_.roles[program_.stores[0].role];
+  const Instances held =
+      holders(program_.channels[static_cast<std::size_t>(servers.on_channel)], key, int64_t{shards_});
+  return std::views::iota(held.first, held.first + held.count);
 }
 
 Slice Run::share(uint32_t key, uint32_t instance) const {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <ranges>
 #include <set>
 #include <vector>
 
@@ -157,6 +158,8 @@ class Run {
   const StoreLinks* links() const { return links_.get(); }
   bool apart(uint32_t instance, uint32_t shard) const { return links_ && links_->apart(instance, shard); }
   uint32_t shards() const { return shards_; }
+  /// Those that have the key, or a part of it each.
+  std::ranges::iota_view<uint32_t, uint32_t> shards_of(uint32_t key) const;
   uint32_t local() const { return local_; }  ///< workers of a node that push as one
   /// Do workers and servers exchange parameters, which workers alone update?
   bool exchanges_parameters() const {

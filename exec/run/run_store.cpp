@@ -186,7 +186,7 @@ void Run::make_servers(bool on_devices) {
 void Run::for_each_slice(const std::function<void(const Slice&)>& visit) const {
   for (uint32_t key = 0; key < program_.buckets.size(); ++key) {
     for (uint32_t i = 0; i < local_; ++i) {
-      for (uint32_t s = 0; s < shards_; ++s) visit(slice(key, i, s));
+      for (const uint32_t s : shards_of(key)) visit(slice(key, i, s));
     }
   }
 }
@@ -220,7 +220,7 @@ void Run::make_links() {
   setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
   if (compresses()) {
     setup.words = [this](uint32_t key) {
-      return pushed_words(program_.compression, program_.buckets[key].elements, shards_);
+      return pushed_words(program_.compression, program_.buckets[key].elements, shards_of(key).size());
     };
   }
   links_ = std::make_unique<StoreLinks>(std::move(setup), *transport_, *store_, abort_);

@@ -16,10 +16,11 @@ CompressedBucket Worker::compressed(uint32_t key) const {
 
 /// Words of the bucket's buffer, and of what goes to one server.
 int64_t Worker::message_words(uint32_t key) const {
-  return run_.program().stores.empty() ? compressed(key).words() : run_.shards() * pushed(key);
+  return run_.program().stores.empty() ? compressed(key).words() : run_.shards_of(key).size() * pushed(key);
 }
 int64_t Worker::pushed(uint32_t key) const {
-  return pushed_words(run_.program().compression, run_.program().buckets[key].elements, run_.shards());
+  return pushed_words(run_.program().compression, run_.program().buckets[key].elements,
+                      run_.shards_of(key).size());
 }
 
 /// Where the bucket's buffer begins, from the first.
@@ -33,18 +34,19 @@ float* Worker::messages(uint32_t key) const { return messages_ + messages_before
 /// Each server's part of what this worker pushes.
 Worker::Act Worker::compress_pushes(const Op& op) {
   std::vector<Launch> list;
-  for (uint32_t s = 0; s < run_.shards(); ++s) {
+  const auto shards = run_.shards_of(op.key);
+  for (const uint32_t s : shards) {
     const Slice slice = run_.slice(op.key, instance_, s);
     if (slice.elements == 0) continue;
     const CompressedBucket form(run_.program().compression, slice.elements);
     Call call = compression_call(Function::compress, form);
-    if (s == 0) call.kernels = run_.program().tasks[op.what].kernels;  // the whole bucket's
+    if (s == shards.front()) call.kernels = run_.program().tasks[op.what].kernels;  // the whole bucket's
     Launch l;
     l.prepared = device_->prepare(call);
     l.time = driver_->timed(call);
     float *const gradients = gradients_ + slice.first, *const left_out = left_out_ + slice.first;
-    l.operands = {
-        {messages(op.key) + s * pushed(op.key), form.rule.feedback ? left_out : gradients, gradients}};
+    l.operands = {{messages(op.key) + (s - shards.front()) * pushed(op.key),
+                   form.rule.feedback ? left_out : gradients, gradients}};
     list.push_back(std::move(l));
   }
   return [this, list](int32_t iteration) {

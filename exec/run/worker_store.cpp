@@ -7,13 +7,13 @@ namespace tandem::exec {
 Worker::Act Worker::send(uint32_t index) {
   const Op& op = role().ops[index];
   const int64_t pushed_words = run_.compresses() ? pushed(op.key) : 0, before = messages_before(op.key);
-  for (uint32_t s = 0; s < run_.shards(); ++s)
+  for (const uint32_t s : run_.shards_of(op.key))
     bytes_[index] += 4 * (pushed_words > 0 ? pushed_words : run_.slice(op.key, instance_, s).elements);
   const bool answered = run_.program().stores[0].reader < 0;  // with parameters
   return [this, key = op.key, lane = op.lane, pushed_words, before, answered](int32_t) {
-    for (uint32_t s = 0; s < run_.shards(); ++s) {
+    for (const uint32_t s : run_.shards_of(key)) {
       const Slice slice = run_.slice(key, instance_, s);
-      const int64_t at = before + s * pushed_words;
+      const int64_t at = before + (s - run_.shards_of(key).front()) * pushed_words;
       float *const gradient = pushed_words > 0 ? sent_messages_ + at : sent_ + slice.first,
                    *const from = pushed_words > 0 ? messages_ + at : outgoing_ + slice.first,
                    *const reply = answered ? replies_ + slice.first : nullptr;
@@ -40,9 +40,9 @@ bool Worker::acknowledges(const Op& op) const {
 
 Worker::Act Worker::ask(uint32_t index) {
   const Op& op = role().ops[index];
-  bytes_[index] += int64_t{4} * run_.shards();
+  bytes_[index] += int64_t{4} * run_.shards_of(op.key).size();
   return [this, key = op.key](int32_t) {
-    for (uint32_t s = 0; s < run_.shards(); ++s) {
+    for (const uint32_t s : run_.shards_of(key)) {
       const Slice slice = run_.slice(key, instance_, s);
       if (run_.apart(instance_, s))
         run_.links()->pull(instance_, s, key, replies_ + slice.first);
@@ -53,16 +53,16 @@ Worker::Act Worker::ask(uint32_t index) {
   };
 }
 
-/// Until all shards have answered.
+/// Until all shards of the key have answered.
 Worker::Act Worker::receive_answers(const Op& op) {
   uint32_t near = 0;
-  for (uint32_t s = 0; s < run_.shards(); ++s) near += run_.apart(instance_, s) ? 0 : 1;
+  for (const uint32_t s : run_.shards_of(op.key)) near += run_.apart(instance_, s) ? 0 : 1;
   return [this, key = op.key, every = op.every, near](int32_t iteration) {
     const uint32_t rounds = (static_cast<uint32_t>(iteration) + 1) / every;
     pushed_[key].wait(rounds, run_.abort(), run_.spins());
     const int64_t began = now_ns();
     replied_[key].wait_awake(rounds * near, run_.abort(), run_.spins());
-    for (uint32_t s = 0; s < run_.shards(); ++s) {
+    for (const uint32_t s : run_.shards_of(key)) {
       if (run_.apart(instance_, s)) run_.links()->await(instance_, s, key);
     }
     return began;
@@ -75,7 +75,7 @@ Worker::Act Worker::receive(const Op& op) {
       incoming_ == parameters_ ? copied({bucket.first, bucket.elements}) : CopiedRange{};
   return [this, key = op.key, lane = op.lane, answered = receive_answers(op), copies](int32_t iteration) {
     const int64_t began = answered(iteration);
-    for (uint32_t s = 0; s < run_.shards(); ++s) {
+    for (const uint32_t s : run_.shards_of(key)) {
       const Slice slice = run_.slice(key, instance_, s);
       driver_->to_device(incoming_ + slice.first, replies_ + slice.first, slice.elements, lane);
     }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "schemes/bucket_order.h"
@@ -79,6 +80,27 @@ RoleBuilder add_server(Builder& b, const Cluster& cluster, const Options& o, con
   return b.role(name, {{{"shard", static_cast<int32_t>(shards)}}}, site);
 }
 
+/// Which of `servers` has which bucket; empty where each has a part of every one, or one has all.
+std::vector<uint32_t> owners_of(const std::vector<GradientBucket>& buckets, const std::string& placement,
+                                int64_t servers) {
+  if (placement == "spread" || servers == 1) return {};
+  std::vector<uint32_t> turns(buckets.size());
+  for (std::size_t i = 0; i < turns.size(); ++i) turns[i] = static_cast<uint32_t>(turns.size() - 1 - i);
+  if (placement == "largest-first") {
+    std::stable_sort(turns.begin(), turns.end(),
+                     [&](uint32_t a, uint32_t b) { return buckets[a].bytes > buckets[b].bytes; });
+  }
+  std::vector<int64_t> bytes(static_cast<std::size_t>(servers));
+  std::vector<uint32_t> out(buckets.size());
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const auto least = std::min_element(bytes.begin(), bytes.end()) - bytes.begin();
+    const auto server = placement == "round-robin" ? i % bytes.size() : static_cast<std::size_t>(least);
+    out[turns[i]] = static_cast<uint32_t>(server);
+    bytes[server] += buckets[turns[i]].bytes.n;
+  }
+  return out;
+}
+
 /// One worker's ops. With push=node the gradients are first summed within the node by a reduce-scatter: each
 /// device then pushes and pulls its own 1/local of the bucket and an all-gather spreads the result. The wire
 /// carries each byte once per node, as when one device speaks for the node, and the devices' paths share it.
@@ -133,6 +155,7 @@ class Worker {
     std::vector<uint32_t> order;  ///< of buckets; empty: as they get ready
     Compression rule;
     bool overlap, by_need, whole;
+    bool owned = false;                   ///< buckets have owners, who answer in any order
     int64_t acknowledged = -1, ask = -1;  ///< channels of two requests
     Bytes asked;                          ///< what a request for parameters takes
   };
@@ -154,6 +177,9 @@ class Worker {
       if (e.overlap) push_made({});
     });
     push_made(last);
+    // Pulls wait for each other: then none that the next forward needs early waits for one that it needs
+    // late.
+    if (e.owned) std::sort(pushed.begin(), pushed.end(), std::greater<>());
     // Pushes are on the host lane where a node pushes as one: pulls by need must not wait for all of them.
     const Lane lane = e.by_need && local_ > 1 && e.ask < 0 ? Lane::recv : Lane::host;
     if (e.ask >= 0) ask(static_cast<uint32_t>(e.acknowledged), static_cast<uint32_t>(e.ask), pushed, e.asked);
@@ -193,6 +219,7 @@ class Worker {
 int32_t add_reader(Builder& b, const RoleBuilder& w, RoleBuilder reader, const std::vector<Bytes>& keys,
                    const std::vector<Bytes>& words, Worker::Exchange& e) {
   const uint32_t ask = b.channel(w, reader, Address::shards, words);
+  b.program().channels[ask].owners = b.program().channels[e.push].owners;
   e.acknowledged = std::exchange(e.pull, b.channel(reader, w, Address::reply, keys));
   e.ask = ask;
   e.asked = words.front();
@@ -245,8 +272,8 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
         cluster.devices, cluster.nodes));
   }
   // A node's pushes stream through reduce-scatter, wire and all-gather in buckets even when none starts
-  // early.
-  const bool streamed = by_node && cluster.nodes > 1;
+  // early, and whole buckets have different owners.
+  const bool spread = o.text("placement") == "spread", streamed = (by_node && cluster.nodes > 1) || !spread;
   const Bytes limit = overlap || streamed ? o.bytes("bucket") : BucketRule::kEndless;
   const BucketRule rule{limit, limit, gradient_bytes(o, work.precision), 0, o.bytes("partition")};
   const Compression rule_of_pushes = pushed_as(o);
@@ -256,7 +283,8 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   if (cluster.devices == 1) return train_alone(work, cluster, rule);
   const bool everywhere = o.count("shards") == 0 || o.count("shards") == cluster.devices;
   const bool separate = o.text("pull") == "separate";
-  if (o.text("mode") == "sync" && o.text("server") == "gpu" && everywhere && !by_node && !separate) {
+  if (o.text("mode") == "sync" && o.text("server") == "gpu" && everywhere && !by_node && !separate &&
+      spread) {
     return on_devices(work, cluster, rule, "direct", order);
   }
   // A node's devices that push as one have nobody to push to when they are all there is.
@@ -270,19 +298,21 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   if (t.buckets().empty()) throw InputError("the model has no parameters to synchronise");
   Worker worker(w, t, local);
   std::vector<Bytes> keys, pushes;
-  const int64_t shards = b.program().roles[s.index()].mesh.size();
+  const int64_t shards = b.program().roles[s.index()].mesh.size(), parts = spread ? shards : 1;
   for (const GradientBucket& bucket : t.buckets()) {
     keys.push_back(worker.share(bucket));
-    pushes.push_back(compresses ? Bytes{4} * shards * pushed_words(rule_of_pushes, bucket.elements, shards)
+    pushes.push_back(compresses ? Bytes{4} * parts * pushed_words(rule_of_pushes, bucket.elements, parts)
                                 : keys.back());
   }
   b.program().compression = rule_of_pushes;
   Rules r = rules(cluster, o, local);
   const uint32_t push = b.channel(w, s, Address::shards, pushes);
-  const std::vector<Bytes> words(keys.size(), Bytes{4} * shards);  // of messages that carry nothing else
+  b.program().channels[push].owners = owners_of(t.buckets(), o.text("placement"), shards);
+  const std::vector<Bytes> words(keys.size(), Bytes{4} * parts);  // of messages that carry nothing else
   const uint32_t answer = b.channel(s, w, Address::reply, separate ? words : keys);
   Worker::Exchange exchange{push,           answer,  pushes,  order,
                             rule_of_pushes, overlap, by_need, o.text("pull") != "layer"};
+  exchange.owned = !b.program().channels[push].owners.empty();
   if (separate) r.store.reader = add_reader(b, w, add_server(b, cluster, o, "reader"), keys, words, exchange);
   const uint32_t store = b.store(s, r.store);
 
@@ -314,6 +344,10 @@ void register_parameter_server(Registry<Scheme>& registry) {
          "where the parameters live: CPUs of the workers' nodes, the devices, extra nodes", "cpu|gpu|nodes"},
         {"shards", Type::count, "0",
          "servers that share the parameters; 0 = one per node (cpu, nodes) or device (gpu)", "", 0, 100000},
+        {"placement", Type::choice, "spread",
+         "where a bucket lives: an equal part on every server, or all of it on one: the one with the fewest "
+         "bytes so far, largest buckets first or in the order of the layers, or the servers by turns",
+         "spread|largest-first|in-order|round-robin"},
         {"slack", Type::count, "3", "ssp: iterations that the fastest worker may be ahead of the slowest", "",
          0, 1000000},
         {"n", Type::count, "1", "softsync: a version is made of workers/n gradients", "", 1, 100000},

@@ -137,6 +137,8 @@ class Binder {
       if (role.works() && i == 0) bound_.slowed_seconds += slowed / stages();
     }
     bind_host(r, classes, costs);
+    costs.on_devices = role.on_channel >= 0 && role.site == Site::accelerators &&
+                       in_.system->device(where_[r][0]).kind == Device::Kind::gpu;
     if (role.works()) account(r, classes);
     bound_.plan.roles.push_back(std::move(costs));
   }

@@ -44,8 +44,7 @@ class BoundMessages : public Plan::Messages {
     ManyToMany round{.what = program_->roles[c.from_role].name + " to " + program_->roles[c.to_role].name,
                      .senders = where_[c.from_role],
                      .receivers = where_[c.to_role]};
-    for (uint32_t key = 0; key < c.key_bytes.size(); ++key)
-      round.bytes += static_cast<double>(payload(c, key).n);
+    round.bytes = most_of_one(c);
     const bool replies = c.address == Address::reply;
     for (const Store& s : program_->stores) {
       if ((replies ? s.answers() : s.role) == (replies ? c.from_role : c.to_role)) round.as_one = s.shares;
@@ -61,9 +60,18 @@ class BoundMessages : public Plan::Messages {
     return costs_->incast().delays(round);
   }
 
-  bool from_shards(const Channel& reply) const {
-    const auto asked = static_cast<std::size_t>(program_->roles[reply.from_role].on_channel);
-    return program_->channels[asked].address == Address::shards;
+  const Channel& asked_by(const Channel& reply) const {
+    return program_->channels[static_cast<std::size_t>(program_->roles[reply.from_role].on_channel)];
+  }
+  bool from_shards(const Channel& reply) const { return asked_by(reply).address == Address::shards; }
+
+  /// Of all keys, what one message each of them brings a receiver, or the fullest of several owners.
+  double most_of_one(const Channel& c) const {
+    const Channel& pushes = c.address == Address::reply ? asked_by(c) : c;
+    std::vector<double> bytes(pushes.owners.empty() ? 1 : where_[pushes.to_role].size());
+    for (uint32_t key = 0; key < c.key_bytes.size(); ++key)
+      bytes[pushes.owners.empty() ? 0 : pushes.owners[key]] += static_cast<double>(payload(c, key).n);
+    return *std::max_element(bytes.begin(), bytes.end());
   }
 
   /// The share of the workers whose gradients make up a version, and so come in one round; 1 without a store.
@@ -76,13 +84,13 @@ class BoundMessages : public Plan::Messages {
     return 1;
   }
 
-  /// A channel's payload is split over the shards on the side that has several.
+  /// A channel's payload is split over those shards that have the key.
   Bytes payload(const Channel& c, uint32_t key) const {
-    int64_t shards = 1;
-    if (c.address == Address::shards) shards = static_cast<int64_t>(where_[c.to_role].size());
-    if (c.address == Address::reply && from_shards(c))
-      shards = static_cast<int64_t>(where_[c.from_role].size());
-    return {(c.key_bytes[key].n + shards - 1) / shards};
+    int64_t parts = 1;
+    const Channel& pushes = c.address == Address::reply ? asked_by(c) : c;
+    if (pushes.address == Address::shards)
+      parts = holders(pushes, key, static_cast<int64_t>(where_[pushes.to_role].size())).count;
+    return {(c.key_bytes[key].n + parts - 1) / parts};
   }
 
   /// A push may be compressed; its answer is as long as what is merged.

@@ -21,10 +21,10 @@ double push_seconds(const Plan& plan, const Op& op) {
   const Channel& c = plan.program->channels[op.what];
   std::map<uint32_t, double> seconds;  // [link]
   double longest = 0;
-  const auto workers = static_cast<uint32_t>(plan.program->roles[c.from_role].mesh.size()),
-             servers = static_cast<uint32_t>(plan.program->roles[c.to_role].mesh.size());
+  const auto workers = static_cast<uint32_t>(plan.program->roles[c.from_role].mesh.size());
+  const Instances servers = holders(c, op.key, plan.program->roles[c.to_role].mesh.size());
   for (uint32_t w = 0; w < workers; ++w) {
-    for (uint32_t s = 0; s < servers; ++s) {
+    for (uint32_t s = servers.first; s < servers.first + servers.count; ++s) {
       const Transfer& t = plan.messages->message(op.what, op.key, w, s);
       for (const Use& use : t.uses) seconds[use.link] += t.bytes * use.weight / plan.capacity[use.link];
       if (t.cap > 0) longest = std::max(longest, t.bytes / t.cap);

@@ -33,6 +33,11 @@ double reduce_rate(const Device& device) {
   return device.memory_bandwidth.bytes_per_second * (cpu ? 0.5 : 0.8) / 3;
 }
 
+/// On a GPU one kernel reads all gradients of a version and writes their sum (MXNet's ElementwiseSum,
+/// TensorFlow's add_n), and an update reads a gradient by itself: passes for each gradient, in those of
+/// accumulating it.
+double sum_passes(const Store& store) { return store.batch > 1 ? (1.0 + 1.0 / store.batch) / 3 : 0; }
+
 /// What computes of a processor of which `cores` communicate: memory serves the others all the same.
 Device without_comm_cores(Device device, int32_t cores) {
   if (device.kind != Device::Kind::cpu || cores == 0) return device;
@@ -143,6 +148,8 @@ class StockCosts : public Costs {
     if (store.averaging.rule != Averaging::Rule::none) return Time::from_seconds(bytes / rate / speed);
     // One update per `batch` gradients: reads and writes parameter and state besides the gradient.
     const double passes = (3.0 + 2.0 * static_cast<double>(optimizer.state)) / 3.0 / store.batch;
+    if (device.kind == Device::Kind::gpu)
+      return Time::from_seconds(bytes / rate * (sum_passes(store) + passes));
     return Time::from_seconds(bytes / rate * (1 + passes) / speed);
   }
 

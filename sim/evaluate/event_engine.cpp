@@ -335,6 +335,7 @@ void EventEngine::op_ended(uint32_t lane_id) {
   const uint32_t r = role_of(global);
   RoleInfo& info = roles_[r];
   if (info.serves) return service_ended(global);
+  if (pays_back(lane_id)) return;
   const uint32_t instance = global - info.base;
   const LaneState& state = lanes_[lane_id];
   const uint32_t op = state.op;
@@ -439,6 +440,11 @@ int64_t EventEngine::compute_time(uint32_t r, uint32_t instance, uint32_t iterat
   const int64_t late =
       host_[info.base + instance].issued(*info.costs, c, op, iteration, waited_[info.base + instance]) -
       (now_ + works);
+  if (!taken_.empty()) {
+    TakenDevice& taken = taken_[info.base + instance];
+    taken.owed = std::max<int64_t>(0, taken.until - now_);
+    taken.spare = std::max<int64_t>(0, late);
+  }
   if (late <= 0) return works;
   if (instance == 0 && recorder_.tracks(r)) recorder_.launch(late);
   return works + late;

@@ -49,6 +49,12 @@ class EventEngine {
     uint32_t head = UINT32_MAX, tail = 0;  ///< messages that are ready for it, in order
     bool busy = false, drops = false;      ///< `drops`: the gradient served is late and ignored
   };
+  /// What servers take of the device on which a repeating instance computes.
+  struct TakenDevice {
+    int64_t until = 0;  ///< when those that have come are done
+    int64_t owed = 0;   ///< by which the op that runs now ends later
+    int64_t spare = 0;  ///< of that op, when the device waits for the host
+  };
   struct RoleInfo {
     std::span<const Op> ops;
     std::vector<uint32_t> next;  ///< [op]: the next of its lane; of the last the list's end
@@ -150,6 +156,8 @@ class EventEngine {
   void open_gate(uint32_t parked, const Message& by, uint32_t r);
   void receive(uint32_t r, uint32_t instance, int lane, uint32_t op);
   void serve(uint32_t slot);
+  void take_device(uint32_t r, uint32_t instance, int64_t time);
+  bool pays_back(uint32_t lane_id);
   void record_service(const Message& m, uint32_t r, int64_t start);
   void begin_service(uint32_t global, uint32_t slot);
   void service_ended(uint32_t global);
@@ -204,6 +212,7 @@ class EventEngine {
   std::vector<uint32_t> port_at_;             ///< [channel]: port of its first key
   std::vector<uint32_t> sent_;                ///< [sender * keys + key] of each channel
   std::vector<std::vector<uint32_t>> heard_;  ///< [channel][receiver * keys + key], sampled_peer only
+  std::vector<TakenDevice> taken_;            ///< [global instance]; empty: no servers are on devices
   std::vector<Server> servers_;               ///< [global instance], unused for repeating ones
   std::vector<Message> messages_;
   std::vector<uint32_t> free_messages_, released_, in_turn_;

@@ -18,11 +18,13 @@ void EventEngine::build_messages() {
   if (plan_.messages == nullptr)
     throw ProgramError("a program with channels needs the costs of their messages");
   servers_.resize(weight_.size());
+  if (std::any_of(roles_.begin(), roles_.end(), [](const RoleInfo& info) { return info.costs->on_devices; }))
+    taken_.resize(weight_.size());
   unhandled_.assign(roles_[0].count, 0);
   if (!program_.stores.empty()) trace_.staleness_by_worker.resize(std::min<uint32_t>(64, roles_[0].count));
   for (const Store& s : program_.stores) {
     const Channel& in = channels[static_cast<std::size_t>(program_.roles[s.role].on_channel)];
-    stores_.emplace_back(s, roles_[s.role].count, static_cast<uint32_t>(keys_of(in)),
+    stores_.emplace_back(s, holders(in, 0, roles_[s.role].count).count, static_cast<uint32_t>(keys_of(in)),
                          roles_[in.from_role].count);
     own_version_.emplace_back(s.own_models ? keys_of(in) * roles_[in.from_role].count : 0);
   }
@@ -48,7 +50,8 @@ void EventEngine::build_messages() {
     uint32_t sources = 1;
     if (replies) {
       const auto asked = static_cast<std::size_t>(roles_[ch.from_role].role->on_channel);
-      if (channels[asked].address == Address::shards) sources = roles_[ch.from_role].count;
+      if (channels[asked].address == Address::shards)
+        sources = holders(channels[asked], 0, roles_[ch.from_role].count).count;
     }
     inboxes_[c].emplace(roles_[ch.to_role].count, keys, sources);
     if (ch.address == Address::sampled_peer || ch.address == Address::next_peer)
@@ -88,8 +91,9 @@ void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) 
   const uint32_t receivers = roles_[channel.to_role].count;
   uint32_t first = instance, count = 1;
   if (channel.address == Address::shards) {
-    first = 0;
-    count = receivers;
+    const Instances to = holders(channel, op.key, receivers);
+    first = to.first;
+    count = to.count;
   } else if (channel.address == Address::sampled_peer || channel.address == Address::next_peer) {
     first = peer_of(channel.address, instance, receivers, plan_.seed, iteration);
   }
@@ -111,8 +115,8 @@ void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) 
     m.start = 0;
     m.way.sent = now_;
     if (pull_of_[op.what] >= 0) {
-      m.version = inboxes_[static_cast<std::size_t>(pull_of_[op.what])]->version(
-          instance, op.key, channel.address == Address::shards ? to : 0);
+      const Inbox& pulled = *inboxes_[static_cast<std::size_t>(pull_of_[op.what])];
+      m.version = pulled.version(instance, op.key, pulled.sources() > 1 ? to : 0);
     }
     if (queues_) {
       in_turn_.push_back(slot);
@@ -326,7 +330,27 @@ void EventEngine::begin_service(uint32_t global, uint32_t slot) {
   if (turns_ && plan_.disturbance.shared.one_thread && roles_[r].count == 1 &&
       program_.channels[m.channel].from_role == 0)
     return work_in_turn(m.sender, global * kLanes, t.ps);
+  if (roles_[r].costs->on_devices) take_device(r, m.receiver, t.ps);
   schedule(t.ps, uint64_t{global} * kLanes << 32);
+}
+
+/// A server's kernels go first on the device that they share with a worker's.
+void EventEngine::take_device(uint32_t r, uint32_t instance, int64_t time) {
+  const Channel& served = program_.channels[static_cast<std::size_t>(roles_[r].role->on_channel)];
+  const uint32_t global = roles_[served.from_role].base + instance;
+  taken_[global].until = std::max(taken_[global].until, now_) + time;
+  if (lanes_[std::size_t{global} * kLanes].state == State::running) taken_[global].owed += time;
+}
+
+/// The lane's op has to make up for what servers took of its device meanwhile.
+bool EventEngine::pays_back(uint32_t lane_id) {
+  if (taken_.empty() || lane_id % kLanes != static_cast<uint32_t>(Lane::compute)) return false;
+  TakenDevice& taken = taken_[lane_id / kLanes];
+  const int64_t owed = taken.owed - taken.spare;
+  taken.owed = taken.spare = 0;
+  if (owed <= 0) return false;
+  schedule(owed, uint64_t{lane_id} << 32);
+  return true;
 }
 
 void EventEngine::service_ended(uint32_t global) {
@@ -385,7 +409,8 @@ void EventEngine::leave_stores(uint32_t worker) {
     VersionedStore& store = stores_[static_cast<std::size_t>(store_of_[c])];
     const auto keys = static_cast<uint32_t>(keys_of(channel));
     for (uint32_t key = 0; key < keys; ++key) {
-      for (uint32_t shard = 0; shard < roles_[channel.to_role].count; ++shard)
+      const Instances held = holders(channel, key, roles_[channel.to_role].count);
+      for (uint32_t shard = held.first; shard < held.first + held.count; ++shard)
         store.leave(shard, key, worker, sent_[sent_at_[c] + worker * keys + key], released_);
     }
   }

@@ -7,6 +7,7 @@ namespace tandem::sim {
 
 VersionedStore::VersionedStore(const Store& store, uint32_t shards, uint32_t keys, uint32_t workers)
     : store_(store),
+      shards_(shards),
       keys_(keys),
       shares_(static_cast<uint32_t>(store.shares)),
       workers_(workers / shares_),

@@ -14,6 +14,7 @@ namespace tandem::sim {
 /// For one thread at a time.
 class VersionedStore {
  public:
+  /// `shards`: that have each key; 1 where it has one owner, whichever shard that is.
   VersionedStore(const Store& store, uint32_t shards, uint32_t keys, uint32_t workers);
 
   uint32_t version(uint32_t shard, uint32_t key, uint32_t worker) const {
@@ -52,7 +53,7 @@ class VersionedStore {
     std::vector<uint32_t> left;   ///< last clocks of workers that have finished
   };
   std::size_t index(uint32_t shard, uint32_t key, uint32_t worker) const {
-    return (std::size_t{shard} * keys_ + key) * shares_ + worker % shares_;
+    return ((shards_ == 1 ? 0 : std::size_t{shard}) * keys_ + key) * shares_ + worker % shares_;
   }
   const Entry& at(uint32_t shard, uint32_t key, uint32_t worker) const {
     return entries_[index(shard, key, worker)];
@@ -63,7 +64,7 @@ class VersionedStore {
   static Level& level(Entry& entry, uint32_t value);
 
   Store store_;
-  uint32_t keys_, shares_;
+  uint32_t shards_, keys_, shares_;
   uint32_t workers_;  ///< of one share
   std::vector<Entry> entries_;
 };

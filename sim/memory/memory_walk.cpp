@@ -31,6 +31,7 @@ Walk::Walk(const WalkInput& in)
       there_(layers_.size()) {
   read_formats();
   read_units();
+  read_owners();
   passes_ = chunk_passes(*in_.program, in_.role, static_cast<uint32_t>(layers_.size()));
   fresh_ = {node_, units_, {}};
 }

@@ -104,6 +104,8 @@ class Walk {
   void update();
   void make_state(const Parameter& p);
   void offload_update();
+  void read_owners();
+  int64_t updated(const Parameter& p) const;
   int64_t updated_bytes(const Parameter& p) const;
   void free_gradients();
   void switch_to(uint32_t micro);
@@ -157,6 +159,8 @@ class Walk {
   std::map<uint32_t, Live> live_;  // by micro-batch, but for the present one's
   uint32_t micro_ = 0;             // the present one
   std::vector<bool> there_;        // [layer]: gradients of its parameters are
+  std::map<const Parameter*, int64_t>
+      owned_;  // where devices own keys: elements that the fullest one updates
   bool state_ = false, buckets_ = false, stepped_ = false;
   int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0, host_bytes_ = 0;
 };

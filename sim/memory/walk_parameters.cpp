@@ -151,6 +151,38 @@ void Walk::free_gradients() {
   there_.assign(layers_.size(), false);
 }
 
+/// Servers on the devices that have keys each to itself: the device with the most of them is looked at.
+void Walk::read_owners() {
+  const Program& program = *in_.program;
+  if (program.stores.empty()) return;
+  const Role& servers = program.roles[program.stores[0].role];
+  const Channel& pushes = program.channels[static_cast<std::size_t>(servers.on_channel)];
+  if (servers.site != Site::accelerators || pushes.owners.empty()) return;
+  const auto& buckets = program.buckets;
+  std::vector<int64_t> elements(static_cast<std::size_t>(servers.mesh.size()));
+  for (std::size_t key = 0; key < buckets.size(); ++key)
+    elements[pushes.owners[key]] += buckets[key].elements;
+  const auto fullest = std::max_element(elements.begin(), elements.end()) - elements.begin();
+  int64_t at = 0;  // in the flat vector
+  std::size_t key = 0;
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    for (std::size_t p = layers_[i].parameters.size(); p-- > 0;) {
+      const Parameter& parameter = layers_[i].parameters[p];
+      int64_t& owned = owned_[&parameter];
+      for (const int64_t end = at + parameter.elements; at < end && key < buckets.size();) {
+        const int64_t next = std::min(end, buckets[key].first + buckets[key].elements);
+        owned += pushes.owners[key] == fullest ? next - at : 0;
+        at = next;
+        if (at == buckets[key].first + buckets[key].elements) ++key;
+      }
+    }
+  }
+}
+
+int64_t Walk::updated(const Parameter& p) const {
+  return owned_.empty() ? share(p.elements, sharding_.of(sharding_.state, p.dealt)) : owned_.at(&p);
+}
+
 /// Optimiser state is made by the first update; temporaries come and go with each.
 void Walk::update() {
   const Optimizer& o = *work_.optimizer;
@@ -199,15 +231,14 @@ void Walk::offload_update() {
 
 /// Of what this device updates of a parameter, in the format of the update.
 int64_t Walk::updated_bytes(const Parameter& p) const {
-  return times(share(p.elements, sharding_.of(sharding_.state, p.dealt)),
-               weights_ == ParameterFormat::half && half_ ? 2 : 4);
+  return times(updated(p), weights_ == ParameterFormat::half && half_ ? 2 : 4);
 }
 
 void Walk::make_state(const Parameter& p) {
   const Optimizer& o = *work_.optimizer;
   if (state_) return;
   if (!o.executed()) {
-    const int64_t bytes = o.device_state(share(p.elements, sharding_.of(sharding_.state, p.dealt)));
+    const int64_t bytes = o.device_state(updated(p));
     t_.make(bytes);
     state_bytes_ += bytes;
     return;

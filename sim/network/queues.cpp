@@ -14,8 +14,9 @@ int64_t sharing_pairs(const Program& program) {
 bool serves_in_turn(const Program& program) {
   const int64_t most = sharing_pairs(program);
   return std::any_of(program.channels.begin(), program.channels.end(), [&](const Channel& c) {
-    return c.address == Address::shards &&
-           program.roles[c.from_role].mesh.size() * program.roles[c.to_role].mesh.size() > most;
+    return c.address == Address::shards && program.roles[c.from_role].mesh.size() *
+                                                   holders(c, 0, program.roles[c.to_role].mesh.size()).count >
+                                               most;
   });
 }
 

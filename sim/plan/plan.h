@@ -141,6 +141,9 @@ struct RoleCosts {
   bool awaits_sends = false;  ///< the same for what it sends
   /// [op]: the host reads what this compute op made before it issues what follows. Empty: it never does.
   std::vector<bool> awaited = {};
+  /// Of a role that runs per message: what instance i applies takes the device on which instance i of the
+  /// senders computes, whose op that runs meanwhile ends so much later.
+  bool on_devices = false;
 };
 
 struct Plan {

@@ -167,6 +167,15 @@ TEST(EmulatedTraining, ServersOnDevicesMergeThere) {
   expect_same("digits-mlp", "parameter-server:server=gpu,shards=1", 2);
   EXPECT_EQ(opened, 3) << "two workers and a shard";
   expect_same("digits-cnn", "parameter-server:server=gpu,mode=async", 1);
+  for (const char* whole : {"largest-first", "in-order", "round-robin"}) {
+    const std::string scheme = fmt::format("parameter-server:server=gpu,bucket=0B,placement={}", whole);
+    opened = 0;
+    expect_same("digits-mlp", scheme.c_str(), 2);
+    EXPECT_EQ(opened, 4) << "two workers and a shard on the device of each";
+    // Two gradients have the same sum in either order: where it is made changes nothing.
+    const auto spread = train(device(), "digits-mlp", "parameter-server:server=gpu,bucket=0B,shards=1", 2, 8);
+    EXPECT_EQ(train(device(), "digits-mlp", scheme.c_str(), 2, 8).losses, spread.losses) << whole;
+  }
   opened = 0;
   expect_same("digits-mlp", "parameter-server:server=cpu", 2);
   EXPECT_EQ(opened, 2);

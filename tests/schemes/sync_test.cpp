@@ -24,6 +24,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"allreduce_priority", "allreduce:priority=on,partition=4MiB,bucket=0B"},
     {"parameter-server", "parameter-server:bucket=64KiB"},
     {"parameter-server_gpu", "parameter-server:server=gpu,bucket=64KiB"},
+    {"parameter-server_whole", "parameter-server:server=gpu,placement=largest-first,bucket=0B"},
     {"parameter-server_async", "parameter-server:mode=async,overlap=off,server=gpu"},
     {"parameter-server_ssp_node", "parameter-server:mode=ssp,slack=2,push=node,server=nodes,shards=3"},
     {"parameter-server_topk", "parameter-server:compression=topk,bucket=64KiB"},
@@ -334,6 +335,24 @@ TEST(Sync, ShardsOnAllDevicesAreADirectAllReduce) {
   EXPECT_LT(find(p, "update fc2"), find(p, "forward fc2"));
   EXPECT_TRUE(depends(p, find(p, "update fc2"), find(p, "push and pull fc2"), 1));
   EXPECT_FALSE(is_static(compile("parameter-server:server=gpu,shards=2", small_mlp(), {4, 1, 4})));
+}
+
+/// fc1.weight has 2048 x 1024 elements, fc2.weight 2048 x 10, the biases 2048 and 10; the buckets begin with
+/// the last.
+TEST(Sync, WholeBucketsHaveOwners) {
+  const auto owners = [](const std::string& options) {
+    const Program p = compile("parameter-server:bucket=0B" + options, small_mlp(), {4, 4, 1});
+    EXPECT_FALSE(is_static(p));
+    EXPECT_EQ(p.buckets.size(), 4U);
+    return p.channels[0].owners;
+  };
+  using Owners = std::vector<uint32_t>;
+  EXPECT_EQ(owners(",shards=3"), Owners{});
+  EXPECT_EQ(owners(",shards=3,placement=largest-first"), (Owners{2, 1, 2, 0}));
+  EXPECT_EQ(owners(",shards=3,placement=in-order"), (Owners{1, 2, 1, 0}));
+  EXPECT_EQ(owners(",shards=3,placement=round-robin"), (Owners{0, 2, 1, 0}));
+  EXPECT_EQ(owners(",shards=3,placement=in-order,overlap=off"), (Owners{1, 2, 1, 0}));
+  EXPECT_EQ(owners(",shards=1,placement=in-order"), Owners{}) << "one server has all";
 }
 
 TEST(Sync, NodesPushEachByteOnce) {

@@ -113,6 +113,22 @@ TEST(Memory, EachStageOfZeroSpreadsMore) {
   EXPECT_GT(one.total(), two.total());
 }
 
+/// Where devices own keys, each keeps the state of its own: the fullest one counts.
+TEST(Memory, OwnersHoldTheStateOfTheirKeys) {
+  const Graph graph = Graph::load("vgg16");
+  const auto state = [&](const char* text, int64_t devices) {
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    const Workload work = make_workload(graph, 8, Precision::fp32, optimizer("adam"), false);
+    const Program p = scheme.scheme->compile(work, {devices, 1, devices}, scheme.options);
+    return device_memory(work, Device::load("h100-sxm"), p, {}).optimizer.n;
+  };
+  constexpr int64_t kLargest = 25088 * 4096;
+  EXPECT_EQ(state("allreduce", 8), 8 * graph.parameter_elements());
+  EXPECT_EQ(state("parameter-server:server=gpu,bucket=0B,placement=largest-first", 8), 8 * kLargest);
+  EXPECT_EQ(state("parameter-server:server=gpu,bucket=0B,placement=largest-first,shards=1", 8),
+            8 * graph.parameter_elements());
+}
+
 TEST(Memory, FormatsOfWeights) {
   const int64_t p = parameters();
   const auto at = [&](Precision precision, const char* weights) {
