@@ -21,7 +21,7 @@ bool joins_features(const LayerInput& in, Split split) {
 /// outputs; one by rows finds its part of the inputs, since the layer before made no more.
 Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
   Shape shape = in.only(1);
-  const std::size_t axis = feature_axis(in.attributes, shape);
+  std::size_t axis = feature_axis(in.attributes, shape);
   const bool joins = joins_features(in, split);
   if (shape.size() > 2 && axis != 0) {
     in.attributes.fail(
@@ -41,6 +41,7 @@ Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
     shape.insert(shape.begin(), in.ways);  // samples of all devices
   else if (gathers && columns)
     shape[0] = product({shape[0], in.ways});
+  axis = feature_axis(in.attributes, shape);
   const int64_t width = shape[axis];
   const int64_t rows = in.total(shape) / width;
   const int64_t size = in.element_size();
@@ -82,9 +83,9 @@ Lowered linear(const LayerInput& in) {
   const int64_t features = in.attributes.integer("features");
   const Split split = in.split({Split::columns, Split::rows, Split::vocabulary});
   Lowered out = matrix(in, features, split);
-  const std::size_t axis = feature_axis(in.attributes, in.shapes[0]);
-  const int64_t inputs = product({in.shapes[0][axis], joins_features(in, split) ? in.ways : 1});
-  out.parameters = {{"weight", product({inputs, out.output[axis]})}};
+  const auto features_of = [&](const Shape& shape) { return shape[feature_axis(in.attributes, shape)]; };
+  const int64_t inputs = product({features_of(in.shapes[0]), joins_features(in, split) ? in.ways : 1});
+  out.parameters = {{"weight", product({inputs, features_of(out.output)})}};
   out.parameters[0].rows = inputs;
   in.attributes.boolean("starts_at_zero", false);
   add_bias(in, out, true);
