@@ -104,6 +104,7 @@ class Walk {
   void update();
   void make_state(const Parameter& p);
   void offload_update();
+  int64_t own_state(const Parameter& p) const;
   int64_t updated_bytes(const Parameter& p) const;
   void free_gradients();
   void switch_to(uint32_t micro);
