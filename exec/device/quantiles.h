@@ -41,13 +41,15 @@ constexpr Quantiles quantiles(bool with_sign) {
   return out;
 }
 
-/// The nearest of such values; of two as near the smaller.
+/// The nearest of such values; of two as near the smaller. What is above 0 without a sign never becomes 0,
+/// since the next step would divide by it (the zero-point problem of Li et al. 2023, arXiv 2309.01507).
 constexpr uint8_t nearest(const float* values, float x) {
   int low = 0;
   for (int step = 128; step > 0; step /= 2) {
     const int next = low + step;
     if (next < 256 && x > 0.5F * (values[next - 1] + values[next])) low = next;
   }
+  if (low == 0 && x > 0) low = 1;
   return static_cast<uint8_t>(low);
 }
 

@@ -164,7 +164,7 @@ class Run {
   int64_t exchanged_vectors() const { return exchanged_vectors_; }
   /// The optimiser's step on a part of a vector of parameters, whose state lies so.
   Call update_call(const OptimizerState& state, const Slice& part) const;
-  /// Of the whole model.
+  /// Of the whole model: where start_state() has what.
   const OptimizerState& optimizer_state() const { return optimizer_state_; }
   bool compresses() const { return program_.compression.kind != Compression::Kind::none; }
   /// Has each worker a model of its own in the store, which others reach?
@@ -225,6 +225,7 @@ class Run {
   Abort abort_;  ///< first: everything else may watch or wait through it
   Program program_;
   Stages stages_;
+  OptimizerState optimizer_state_;
   int32_t expected_ = 0, micro_batches_ = 1, warmup_ = 0;
   int64_t first_iteration_ = 0;
   uint32_t workers_ = 1, local_ = 1, shards_ = 1;
@@ -236,7 +237,6 @@ class Run {
   int spins_ = 0;
   std::vector<WorkerCores> cores_;  ///< [instance of this process]; empty: nothing is bound
   std::size_t numa_nodes_ = 0;      ///< whose processors workers have
-  OptimizerState optimizer_state_;
   std::vector<float> start_, start_state_, start_averaging_, frozen_;
   std::vector<int32_t> cuts_;  ///< [key]: the collective that scatters the bucket's gradients; -1: none
   bool sums_shares_ = false;
