@@ -301,6 +301,11 @@ TEST(Optimizers, AreTheSameHoweverBucketsAreCut) {
       EXPECT_TRUE(same_bits(cut.parameters, whole.parameters)) << rule << " " << scheme;
       EXPECT_TRUE(same_bits(cut.state, whole.state)) << rule << " " << scheme;
     }
+    // Updates in front of the next forward pass.
+    const ExecutionResult late = run(rule, {"allreduce:bucket=0B,priority=on", 2}),
+                          cut = run(rule, {"allreduce:partition=3000B,bucket=0B,priority=on", 2});
+    EXPECT_TRUE(same_bits(cut.parameters, late.parameters)) << rule;
+    EXPECT_TRUE(same_bits(cut.state, late.state)) << rule;
     const ExecutionResult host =
         run(rule, {.workers = 2, .offload = std::string_view(rule).ends_with("paged") ? "off" : "optimizer"});
     EXPECT_TRUE(same_bits(host.parameters, whole.parameters)) << rule;
