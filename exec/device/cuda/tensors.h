@@ -57,7 +57,8 @@ __device__ inline float usable(const State& s, float gradient) {
 }
 __device__ inline bool skipped(const State& s) { return s.loss != nullptr && s.loss->skips != 0; }
 
-/// Where an update's copies of parameters are, if it has some, behind so many operands.
+/// Where an update's copies of parameters are, if it has some, behind so many operands. Never changes once
+/// made: any thread may ask.
 class UpdateCopies {
  public:
   UpdateCopies(const Call& c, std::size_t operands) : operands_(operands), copies_(c.shape.size() > 2) {
