@@ -278,7 +278,7 @@ const char* const kRules[] = {"lamb", "adafactor", "adamw-8bit", "adamw-paged", 
 TEST(Optimizers, LearnTheSameOnOneWorkerAndOnFour) {
   for (const char* rule : kRules) {
     const ExecutionResult one = run(rule, {}), four = run(rule, {.workers = 4});
-    const ExecutionResult split = run(rule, {.scheme = "pipeline:microbatches=4", .workers = 2, .batch = 64}),
+    const ExecutionResult split = run(rule, {.scheme = "pipeline:microbatches=4", .workers = 2, .batch = 16}),
                           served = run(rule, {"parameter-server", 2});
     for (const ExecutionResult* r : {&four, &split, &served}) {
       ASSERT_EQ(r->losses.size(), one.losses.size()) << rule;
