@@ -154,9 +154,9 @@ Prepared adafactor(const Call& c) {
               if (matrix)
                 column_sums<1>(ColumnCut(lines, width, 1), false, FactoredSquare{f}, FactoredColumn{f},
                                l.scratch + 4 + lines, l.stream);
-              launch(factored_sizes, 1, 1024, l.stream, f);
+              launch(factored_sizes, 1, row_threads(lines), l.stream, f);
               launch(factored_steps, blocks, threads, l.stream, f);
-              launch(factored_rate, 1, 1024, l.stream, f);
+              launch(factored_rate, 1, row_threads(lines), l.stream, f);
               launch(factored_apply<H>, blocks, threads, l.stream, f, t.first, Pieces(range));
             }
             renew_matrices(range, l.operands[0] - range.first, l.stream);
