@@ -123,8 +123,11 @@ TEST(Copies, AreReadOfLayersThatMultiply) {
     expect_same_bits({{"pipeline:microbatches=2", two}, p, &text});
     expect_same_bits({{"hybrid:sharding=2,microbatches=2", two}, p, &text});
   }
+  const Graph mlp = Graph::load("digits-mlp");  // emulated updates of whole tensors are slow
   for (const Optimizer& o : optimizers()) {
-    if (o.updates()) expect_same_bits({{"allreduce", one}, Precision::bf16, &cnn, o.name.data()});
+    if (!o.updates()) continue;
+    const bool slow = o.by_tensor() || o.paged;
+    expect_same_bits({{"allreduce", one}, Precision::bf16, slow ? &mlp : &cnn, o.name.data(), slow ? 3 : 6});
   }
 }
 
