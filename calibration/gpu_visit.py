@@ -60,7 +60,9 @@ SCHEMES = [(scheme, TINY, "off") for scheme in [
     "diloco:every=3", "data-parallel-master", "delayed-allreduce:delay=2", "hogwild", "gossip"]] + [
     ("hybrid:expert=2", MIXTURE, "off"), ("pipeline:microbatches=4", "digits-cnn", "off"),
     ("allreduce", TINY, "optimizer"), ("zero:stage=2", TINY, "optimizer+gradients"),
-    ("zero:stage=3", TINY, "optimizer+parameters")]
+    ("zero:stage=3", TINY, "optimizer+parameters")] + [
+    ("allreduce", "digits-mlp", "off", optimizer) for optimizer in
+    ["lamb", "adafactor", "adamw-8bit", "adamw-paged", "adamw-8bit-paged"]]
 FREE = ("mode=async", "hogwild", "gossip")
 BUDGET = 560  # seconds a call
 SHARDS = 12  # processes of the conformance tests: their time is compilations of cuDNN's, on one core each
@@ -339,14 +341,15 @@ class Visit(Short):
         return {check: self.sharded([tool, "--tool", check, "--error-exitcode", "99", self.bin / "gpu_test", few], 80)
                 for check in checks}
 
-    def scheme(self, scheme, model, offload):
+    def scheme(self, scheme, model, offload, optimizer="momentum"):
         """First and last loss on each backend."""
         out = {"free": any(word in scheme for word in FREE)}
         if self.left() < 2:
             return {**out, "problem": "no time was left"}
         for backend in ["cuda", "cpu"]:
             words = [self.bin / "tandem", "run", "--backend", backend, "--model", model, "--batch", 8, "--devices", 2,
-                     "--scheme", scheme, "--offload", offload, "--iterations", 10, "--format", "json"]
+                     "--scheme", scheme, "--offload", offload, "--optimizer", optimizer, "--iterations", 10,
+                     "--format", "json"]
             child = self.start([str(w) for w in words], self.env)
             code, text, errors = self.end_of(child, time.monotonic() + min(60 * self.patience, self.left()))
             try:
@@ -364,7 +367,8 @@ class Visit(Short):
     def schemes(self):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             results = list(pool.map(lambda case: self.scheme(*case), SCHEMES))
-        return {f"{model.split(':')[0]} {scheme} offload {offload}": r for (scheme, model, offload), r in zip(SCHEMES, results)}
+        return {f"{model.split(':')[0]} {scheme} offload {' '.join(rest)}": r
+                for (scheme, model, *rest), r in zip(SCHEMES, results)}
 
     def train(self, stage, precisions, again=True):
         """Not `again`: not what an earlier stage has executed."""

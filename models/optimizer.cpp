@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 namespace tandem::models {
 
 const std::vector<Optimizer>& optimizers() {
@@ -16,8 +14,7 @@ const std::vector<Optimizer>& optimizers() {
       {"adamw", "Adam with decoupled weight decay: two moments per parameter", 2, 14},
       {"rmsprop", "RMSProp: one mean square per parameter", 1, 7},
       {"none", "forward and backward alone: gradients are made and communicated, nothing is updated", 0, 0},
-      // Dettmers et al. 2022 (8-bit optimizers, arXiv 2110.02861): values of one byte, a scale for each
-      // 2,048.
+      // Dettmers et al. 2022 (8-bit optimizers, arXiv 2110.02861): values of one byte, and scales.
       {"adamw-8bit", "AdamW with both moments in 8 bits", 2, 20, 1},
       {"adamw-paged", "AdamW with its moments in the host's memory, paged in for each update", 2, 14, 4,
        false, true},
@@ -45,12 +42,17 @@ const Optimizer& optimizer(std::string_view name, const Place& place) {
                                       did_you_mean(name, names), list));
 }
 
-int64_t Optimizer::device_state(int64_t elements) const {
+int64_t Optimizer::state_words(int64_t elements, int64_t rows) const {
+  if (factored) return rows > 0 ? rows + elements / rows : elements;
+  if (state_bytes == 4 || elements < kLeastQuantised)
+    return checked_mul(elements, state, "an optimiser's state");
+  return state * ((elements + 3) / 4 + (elements + kQuantised - 1) / kQuantised);
+}
+
+int64_t Optimizer::device_state(int64_t elements, int64_t rows, int64_t ways) const {
   if (paged) return 0;
-  // Of a square matrix; of any other they are more, and as little beside the matrix itself.
-  if (factored) return 8 * static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(elements))));
-  return checked_mul(checked_mul(elements, state, "an optimiser's state"), state_bytes,
-                     "an optimiser's state");
+  const int64_t bytes = checked_mul(state_words(elements, rows), 4, "an optimiser's state");
+  return (bytes + ways - 1) / ways;
 }
 
 Kernel update_kernel(const Optimizer& optimizer, int64_t parameters) {

@@ -15,7 +15,8 @@ struct Optimizer {
   std::string_view name, summary;
   int64_t state;  ///< tensors per parameter
   int64_t flops;  ///< per parameter and update
-  /// Bytes an element of the state, on the device.
+  /// Bytes an element of the state, on the device: with 1 each kQuantised of a tensor's have a scale of 4
+  /// bytes, and tensors of fewer than kLeastQuantised stay in fp32.
   int64_t state_bytes = 4;
   /// Instead of such tensors, the state of a matrix is the sums of its rows and of its columns.
   bool factored = false;
@@ -24,11 +25,17 @@ struct Optimizer {
   /// Steps are scaled by norms of the parameter and of the step, both of a whole tensor.
   bool by_norms = false;
   bool updates() const { return flops > 0; }
-  /// The executor has it.
-  bool executed() const { return state_bytes == 4 && !factored && !paged && !by_norms; }
-  /// Bytes on the device of the state of one tensor of `elements`.
-  int64_t device_state(int64_t elements) const;
+  /// Its state is `state` vectors of fp32, one behind the other; else it lies tensor by tensor.
+  bool flat() const { return state_bytes == 4 && !factored; }
+  /// An element's update reads what other elements of its tensor have.
+  bool by_tensor() const { return by_norms || !flat(); }
+  /// Of a tensor's state: words of 4 bytes. `rows`: Parameter::rows.
+  int64_t state_words(int64_t elements, int64_t rows) const;
+  /// Bytes on the device of the state of one tensor, of which `ways` devices have a part each.
+  int64_t device_state(int64_t elements, int64_t rows, int64_t ways = 1) const;
 };
+/// As bitsandbytes has them (bitsandbytes/optim/optimizer.py, min_8bit_size, and blocks of 256 since 0.44).
+inline constexpr int64_t kQuantised = 256, kLeastQuantised = 4096;
 const std::vector<Optimizer>& optimizers();
 /// Throws InputError with the nearest names.
 const Optimizer& optimizer(std::string_view name, const Place& place = {});

@@ -121,7 +121,9 @@ std::vector<std::string> predict_words(const Arguments& arguments, const Choice&
 /// On this machine: on its GPUs where their backend is there, else on its cores.
 void add_run(const Arguments& arguments, const Question& q, const Choice& choice, AdviceContext& context) {
   const Candidate& c = choice.candidate;
-  if (c.devices > kMostWorkers || !q.optimizer->executed() || !q.optimizer->updates()) return;
+  if (c.devices > kMostWorkers || !q.optimizer->updates()) return;
+  const bool parts = c.sharding > 0 || c.tensor > 1 || c.expert > 1;
+  if (parts && q.optimizer->by_tensor()) return;
   std::vector<std::string>& out = context.run;
   std::vector<std::string>& notes = context.run_notes;
   out = {"tandem", "run"};

@@ -193,10 +193,6 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   e.job.optimizer = &a.value("optimizer", "momentum", optimizer);
   if (!e.job.optimizer->updates())
     refuse_option("optimizer", "a run updates parameters; \"none\" is for predictions alone");
-  if (!e.job.optimizer->executed())
-    refuse_option("optimizer", fmt::format("\"{}\" is for predictions alone; a run has sgd, momentum, adam, "
-                                           "adamw and rmsprop",
-                                           e.job.optimizer->name));
   e.job.recompute = a.value("recompute", "off", parse_recompute);
   e.job.offload = a.value("offload", "off", parse_offload);
   if (e.job.offload.activations)
@@ -490,7 +486,7 @@ std::vector<Flag> run_flags() {
        "which "
        "fast ones make more"},
       {"warmup", "N", "iterations left out of the figures; default 3, on GPUs 10"},
-      {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
+      {"optimizer", "NAME", "momentum (default) or another (tandem list optimizers)"},
       recompute_flag(),
       {"offload", "off|WHAT[+WHAT...]",
        "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "

@@ -25,7 +25,8 @@ enum class Function : uint8_t {
   row_sum,     ///< {sums[rows], x}; shape {batch, rows, columns}
   update,      ///< {parameter, gradient, state...[, copies, pieces, matrices]}; shape {elements, index in
                ///< optimizers()[, pieces, matrices, where the first element is in the vector]}; uses
-               ///< IterationState; then renews copies as a CopiedRange says
+               ///< IterationState and Call::tensors; then renews copies as a CopiedRange says. State: the
+               ///< flat vectors, or all of the state that lies tensor by tensor
   average,     ///< {x, m, a[, v]}: parameters, their mean, anchor and velocity (semantics.md 2.6); shape
                ///< {elements, Averaging::Rule}; scalars {rate, weight}; m may be x
   compress,  ///< {message, delta, gradients}: delta += gradients becomes a message and what that leaves out;
@@ -160,6 +161,13 @@ struct Strided {
 };
 std::string_view name(Function function);
 
+/// One of the tensors of an update.
+struct UpdatedTensor {
+  int64_t first = 0, elements = 0;  ///< in the update's range
+  int64_t rows = 0;                 ///< Parameter::rows
+  int64_t state = 0;                ///< word of the state's memory where its own begins; 0 of a flat one
+};
+
 /// Index into ExecutionGraph::tensors().
 using TensorId = uint32_t;
 
@@ -184,6 +192,8 @@ struct Call {
   std::size_t copy_of(std::size_t operand) const {
     return operands.size() + static_cast<std::size_t>(std::popcount(copied & ((1U << operand) - 1)));
   }
+  /// Of an update by an optimiser that works on whole tensors (Optimizer::by_tensor): those that it updates.
+  std::vector<UpdatedTensor> tensors;
   bool half(std::size_t operand) const {
     return operand < half_operands.size() && half_operands[operand] > 0;
   }

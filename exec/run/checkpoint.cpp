@@ -74,7 +74,11 @@ Checkpoint load_checkpoint(const std::string& path, const Graph& graph, const Op
   if (static_cast<int64_t>(c.parameters.size()) != graph.parameter_elements())
     fail(fmt::format("holds {} parameters, {} has {}", c.parameters.size(), graph.name(),
                      graph.parameter_elements()));
-  if (c.state.size() != c.parameters.size() * static_cast<std::size_t>(optimizer.state))
+  int64_t state = 0;
+  for (const Layer& layer : graph.layers()) {
+    for (const Parameter& p : layer.parameters) state += optimizer.state_words(p.elements, p.rows);
+  }
+  if (static_cast<int64_t>(c.state.size()) != state)
     fail("holds another amount of optimiser state than its optimizer keeps");
   return c;
 }

@@ -2,6 +2,7 @@
 #include "exec/run/join_ranks.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace tandem::exec {
@@ -27,9 +28,8 @@ std::vector<Slice> held_by(const Run& run, uint32_t instance) {
 namespace {
 
 /// From one flat vector to another, or from several one after the other (an optimiser's state).
-template <class T>
-void copy_slices(int64_t n, const std::vector<Piece>& parts, const std::vector<float>& from,
-                 std::vector<T>& to) {
+template <class F, class T>
+void copy_slices(int64_t n, const std::vector<Piece>& parts, const std::vector<F>& from, std::vector<T>& to) {
   for (std::ptrdiff_t base = 0; base < static_cast<std::ptrdiff_t>(to.size()); base += n) {
     for (const Piece& p : parts)
       std::copy_n(from.begin() + base + p.whole, p.elements, to.begin() + base + p.whole);
@@ -76,6 +76,33 @@ void join_exchanged(const std::vector<Piece>& own, ExecutionResult& out) {
         static_cast<float>(all[i]);
 }
 
+/// Vectors of `n` elements, of which each process has parts; `bits`: words that are no numbers.
+void join_values(const std::vector<Piece>& own, int64_t n, std::vector<float>& values, bool bits) {
+  const std::vector<float> one(static_cast<std::size_t>(n), 1);
+  std::vector<double> holders(one.size());  // devices that share a layer all have what none of them splits
+  copy_slices(n, own, one, holders);
+  sum_over_ranks(holders);
+  std::vector<double> mine, all(values.size());
+  for (const float v : values) mine.push_back(bits ? std::bit_cast<uint32_t>(v) : static_cast<double>(v));
+  copy_slices(n, own, mine, all);
+  sum_over_ranks(all);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double mean = all[i] / std::max(1.0, holders[i % holders.size()]);
+    values[i] = bits ? std::bit_cast<float>(static_cast<uint32_t>(mean)) : static_cast<float>(mean);
+  }
+}
+
+/// Of a state that lies tensor by tensor: what belongs to these parts of the parameters.
+std::vector<Piece> own_state(const Run& run, const std::vector<Piece>& own) {
+  std::vector<Piece> out;
+  const OptimizerState& state = run.optimizer_state();
+  for (const Piece& p : own) {
+    for (const UpdatedTensor& t : state.in({p.whole, p.elements}))
+      out.push_back({0, t.state, run.execution().job.optimizer->state_words(t.elements, t.rows)});
+  }
+  return out;
+}
+
 /// Of the parameters and the optimiser's state each process has what its own servers or workers updated.
 void join_slices(const Run& run, ExecutionResult& out) {
   std::vector<Piece> own;
@@ -99,17 +126,9 @@ void join_slices(const Run& run, ExecutionResult& out) {
   }
   if (run.exchanged_vectors() > 1) return join_exchanged(own, out);
   const int64_t n = run.execution_graph().parameters();
-  const std::vector<float> one(static_cast<std::size_t>(n), 1);
-  std::vector<double> holders(one.size());  // devices that share a layer all have what none of them splits
-  copy_slices(n, own, one, holders);
-  sum_over_ranks(holders);
-  for (std::vector<float>* values : {&out.parameters, &out.state}) {
-    std::vector<double> all(values->size());
-    copy_slices(n, own, *values, all);
-    sum_over_ranks(all);
-    for (std::size_t i = 0; i < all.size(); ++i)
-      (*values)[i] = static_cast<float>(all[i] / std::max(1.0, holders[i % holders.size()]));
-  }
+  join_values(own, n, out.parameters, false);
+  if (run.execution().job.optimizer->flat()) return join_values(own, n, out.state, false);
+  join_values(own_state(run, own), run.optimizer_state().words(), out.state, true);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "exec/comm/ranks.h"
 #include "exec/run/copies.h"
 #include "exec/run/half_gradients.h"
+#include "exec/run/optimizer_state.h"
 #include "exec/run/shares.h"
 #include "schemes/compression.h"
 
@@ -97,10 +98,22 @@ int64_t reloaded_words(const Program& program, const Role& role, Precision preci
   return most;
 }
 
+namespace {
+
+/// Of the optimiser's state of a worker.
+int64_t own_state_words(const Execution& e, const Program& program, const Stages& stages, uint32_t worker) {
+  const Optimizer& rule = *e.job.optimizer;
+  return rule.flat() ? rule.state * kept_state(program, stages, worker).elements()
+                     : OptimizerState(rule, stages.lowered(worker)).words();
+}
+
+}  // namespace
+
 int64_t offloaded_words(const Execution& e, const Program& program, const Stages& stages, uint32_t worker) {
-  if (!e.job.offload.optimizer) return 0;
+  const int64_t state = own_state_words(e, program, stages, worker);
+  if (!e.job.offload.optimizer) return e.job.optimizer->paged ? state : 0;
   const bool sums = program.micro_batches > 1 && e.job.offload.gradients;
-  return kept_state(program, stages, worker).elements() * ((sums ? 3 : 2) + e.job.optimizer->state) +
+  return kept_state(program, stages, worker).elements() * (sums ? 3 : 2) + state +
          reloaded_words(program, program.roles[stages.place(worker).role], e.job.precision);
 }
 
@@ -157,8 +170,8 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   m.parameters = words(held.shares + lowered.frozen_words() + Copies(e, program, stages, worker).all_words());
   const bool sums = program.micro_batches * stages.micros() > 1 && !e.job.offload.gradients;
   m.gradients = words(made.shares + (sums ? summed_apart(program, stages, worker).elements() : 0));
-  const int64_t kept = kept_state(program, stages, worker).elements();
-  m.optimizer = words(kept) * (e.job.offload.optimizer ? 0 : e.job.optimizer->state) +
+  const bool on_host = e.job.offload.optimizer || e.job.optimizer->paged;
+  m.optimizer = words(on_host ? 0 : own_state_words(e, program, stages, worker)) +
                 words(parameters) * averaging_vectors(program);
   m.activations = words(lowered.arena()) * slots + words(lowered.passing());
   m.host = words(offloaded_words(e, program, stages, worker));
@@ -182,7 +195,8 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
 
 Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const Stages& stages,
                   uint32_t first, uint32_t workers) {
-  const Bytes whole = words(stages.whole().parameters()), state = whole * e.job.optimizer->state,
+  const Bytes whole = words(stages.whole().parameters()),
+              state = words(OptimizerState(*e.job.optimizer, stages.whole()).words()),
               frozen = words(stages.whole().frozen_elements()),
               exchanged = whole * vectors_of_stores(program, *e.job.optimizer);
   Bytes sum = whole + state + frozen;  // start values

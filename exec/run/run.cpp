@@ -54,6 +54,7 @@ Run::Run(const Execution& e, const Keep& k)
       keep_(k),
       program_(make_program(e)),
       stages_(e, program_),
+      optimizer_state_(*e.job.optimizer, stages_.whole()),
       expected_(all_iterations(e, program_)),
       micro_batches_(program_.micro_batches),
       warmup_(e.warmup * program_.micro_batches) {
@@ -73,7 +74,7 @@ Run::Run(const Execution& e, const Keep& k)
   spins_ = here_ <= std::thread::hardware_concurrency() ? 2000 : 20;
   start_ = start_values(execution_graph(), e, false);
   frozen_ = start_values(execution_graph(), e, true);
-  start_state_.resize(start_.size() * static_cast<std::size_t>(e.job.optimizer->state));
+  start_state_.resize(static_cast<std::size_t>(optimizer_state_.words()));
   if (e.start != nullptr) take_checkpoint(*e.start);
   const BoundThread messages(communicating());  // threads of transports are started here
   make_transport();
@@ -131,6 +132,7 @@ void Run::check_executable() const {
     if (averages_models(program_)) refuse("models that are averaged have all been trained on equal batches");
   }
   check_store();
+  check_whole_tensors();
   for (const Channel& c : program_.channels) {
     const bool peers = c.address == Address::same_index && !c.key_layers.empty();
     if (c.address != Address::shards && c.address != Address::reply && !peers && !own_models())
@@ -153,6 +155,32 @@ void Run::check_store() const {
       if (c.key_bytes[key].n < 4 * (program_.buckets[key].elements / store.shares))
         refuse("gradients for servers travel as fp32 (gradients=fp32 is executed)");
     }
+  }
+}
+
+void Run::check_whole_tensors() const {
+  const Optimizer& rule = *execution_.job.optimizer;
+  const auto averages = [](const Op& op) { return op.payload == Payload::state; };
+  if ((!rule.flat() || rule.paged) && std::any_of(role(0).ops.begin(), role(0).ops.end(), averages))
+    refuse(fmt::format("the optimizer \"{}\" has no state in vectors of fp32 that workers could average",
+                       rule.name));
+  if (!rule.by_tensor()) return;
+  const auto needs = [&](const std::string& why) {
+    refuse(fmt::format("the optimizer \"{}\" works on whole tensors, and {}", rule.name, why));
+  };
+  if (spreads()) needs("its workers update a share of each bucket");
+  for (uint32_t w = 0; w < workers_; ++w) {
+    const ExecutionGraph& own = stages_.lowered(w);
+    const OptimizerState state(rule, own);
+    for (std::size_t k = 0; k < own.learned().size() && stages_.split(); ++k) {
+      const UpdatedTensor& t = state.tensors()[k];
+      if (t.elements > 0 && !whole_here(stages_.pieces(w), t, optimizer_state_))
+        needs(fmt::format("devices hold parts of those of layer \"{}\"",
+                          own.graph().layers()[own.learned()[k].layer].name));
+    }
+    if (stages_.place(w).instance == 0 && cuts_exchanged(program_, stages_.place(w).role, state))
+      needs("its buckets, which travel one by one, are parts of them");
+    if (!stages_.split()) break;
   }
 }
 

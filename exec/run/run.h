@@ -19,6 +19,7 @@
 #include "exec/run/execution.h"
 #include "exec/run/iterations.h"
 #include "exec/run/loss_target.h"
+#include "exec/run/optimizer_state.h"
 #include "exec/run/shares.h"
 #include "exec/run/stages.h"
 
@@ -76,7 +77,7 @@ class Run {
   // ---- parameters ----
 
   const std::vector<float>& start() const { return start_; }  ///< flat, that every worker begins with
-  /// The optimiser's: one flat vector after the other; after fetch_store() the store's at the end.
+  /// The optimiser's, as optimizer_state() says; after fetch_store() the store's at the end.
   const std::vector<float>& start_state() const { return start_state_; }
   /// Of the weights that stay as they are, in a flat vector of their own.
   const std::vector<float>& frozen() const { return frozen_; }
@@ -167,8 +168,10 @@ class Run {
   }
   /// Flat vectors that they exchange: parameters alone, or the optimiser's state behind them.
   int64_t exchanged_vectors() const { return exchanged_vectors_; }
-  /// The optimiser's step on so many elements.
-  Call update_call(int64_t elements) const;
+  /// The optimiser's step on a part of a vector of parameters, whose state lies so.
+  Call update_call(const OptimizerState& state, const Slice& part) const;
+  /// Of the whole model: where start_state() has what.
+  const OptimizerState& optimizer_state() const { return optimizer_state_; }
   bool compresses() const { return program_.compression.kind != Compression::Kind::none; }
   /// Has each worker a model of its own in the store, which others reach?
   bool own_models() const { return !program_.stores.empty() && program_.stores[0].own_models; }
@@ -189,10 +192,13 @@ class Run {
   void check_compression() const;
   bool gathers_shards(const Op& op, uint32_t worker) const;
   void check_store() const;
+  void check_whole_tensors() const;
   void take_checkpoint(const Checkpoint& checkpoint);
   Store::Rate rate_rule() const;
   int64_t pushing() const;  ///< workers that have a share of a key in common
   Merge updating_merge(const std::function<std::size_t(const Slice&)>& server_of, bool on_devices);
+  /// Of the slice, on a server; of a worker's own state. `operands` has room for four; behind the first two.
+  std::size_t add_state(float* state, const Slice& slice, float** operands) const;
   Merge averaging_merge(const std::function<std::size_t(const Slice&)>& server_of);
   Step step_of_workers();
   std::function<void(const Slice&, const float*, float*)> unpacking() const;
@@ -226,6 +232,7 @@ class Run {
   Abort abort_;  ///< first: everything else may watch or wait through it
   Program program_;
   Stages stages_;
+  OptimizerState optimizer_state_;
   int32_t expected_ = 0, micro_batches_ = 1, warmup_ = 0;
   int64_t first_iteration_ = 0;
   uint32_t workers_ = 1, local_ = 1, shards_ = 1;
@@ -258,7 +265,7 @@ class Run {
   std::unique_ptr<ParameterStore> store_;
   /// Make the store's updates: one in this process's memory, or [shard] where servers are on devices.
   std::vector<std::unique_ptr<DeviceSession>> servers_;
-  std::vector<float*> server_states_;  ///< of each server: the optimiser's, one flat vector after the other
+  std::vector<float*> server_states_;  ///< of each server: the optimiser's
   std::unique_ptr<StoreLinks> links_;
 };
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameter server of a run: where its shards are kept, who merges, and the links to those elsewhere.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <span>
@@ -29,6 +31,11 @@ void Run::make_store() {
   const bool on_devices = execution_.backend->asynchronous && role.site == Site::accelerators &&
                           transport_ == nullptr && !own_models();
   make_servers(on_devices);
+  for_each_slice([&](const Slice& slice) {
+    if (execution_.job.optimizer->by_tensor() && !exchanges_parameters() && optimizer_state_.cut_by(slice))
+      refuse(fmt::format("the optimizer \"{}\" works on whole tensors, and each server has parts of them",
+                         execution_.job.optimizer->name));
+  });
   const auto server_of = [on_devices](const Slice& slice) {
     return on_devices ? std::size_t{slice.shard} : 0;
   };
@@ -65,24 +72,37 @@ Store::Rate Run::rate_rule() const {
 
 int64_t Run::pushing() const { return workers_ / int64_t{program_.stores[0].shares}; }
 
-Call Run::update_call(int64_t elements) const {
+Call Run::update_call(const OptimizerState& state, const Slice& part) const {
   Call out;
   out.function = Function::update;
   out.pass = Pass::update;
-  const auto rule = static_cast<int64_t>(execution_.job.optimizer - optimizers().data());
-  out.shape = {elements, execution_.integer_gradients ? 0 : rule};
+  const Optimizer& rule = *execution_.job.optimizer;
+  out.shape = {part.elements, execution_.integer_gradients ? 0 : &rule - optimizers().data()};
+  if (rule.by_tensor() && !execution_.integer_gradients) out.tensors = state.in(part);
   return out;
+}
+
+std::size_t Run::add_state(float* state, const Slice& slice, float** operands) const {
+  const Optimizer& rule = *execution_.job.optimizer;
+  if (!rule.flat()) operands[2] = state;
+  for (int64_t k = 0; k < rule.state && rule.flat(); ++k)
+    operands[2 + k] = state + k * execution_graph().parameters() + slice.first;
+  return static_cast<std::size_t>(rule.flat() ? 2 + rule.state : 3);
 }
 
 /// The optimiser's step.
 Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server_of, bool on_devices) {
   const Store& rules = program_.stores[0];
-  // One prepared update a server and length: slices come in few sizes.
+  // One prepared update a server and slice, or length: slices come in few sizes.
+  const bool by_tensor = execution_.job.optimizer->by_tensor();
+  const auto key_of = [server_of, by_tensor](const Slice& slice) {
+    return std::pair{server_of(slice), by_tensor ? slice.first : slice.elements};
+  };
   auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
   for_each_slice([&](const Slice& slice) {
-    const std::pair key{server_of(slice), slice.elements};
+    const auto key = key_of(slice);
     if (prepared->count(key) != 0) return;
-    prepared->emplace(key, servers_[key.first]->prepare(update_call(slice.elements)));
+    prepared->emplace(key, servers_[key.first]->prepare(update_call(optimizer_state_, slice)));
   });
   // What a node's devices push as one is the sum of theirs.
   const float scale = execution_.integer_gradients
@@ -90,20 +110,18 @@ Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server
                           : 1 / (static_cast<float>(rules.batch) * static_cast<float>(local_));
   // Of several gradients each has its weight already.
   const Store::Rate rate = rules.batch > 1 ? Store::Rate::fixed : rate_rule();
-  return [this, prepared, scale, pushing = pushing(), server_of, on_devices, rate](
+  return [this, prepared, scale, pushing = pushing(), key_of, on_devices, rate](
              const Slice& slice, const float* gradient, int64_t version, int64_t staleness) {
-    const std::size_t server = server_of(slice);
+    const auto key = key_of(slice);
+    const std::size_t server = key.first;
     float* operands[4] = {store_->at(slice), const_cast<float*>(gradient), nullptr, nullptr};
-    for (int64_t k = 0; k < execution_.job.optimizer->state; ++k)
-      operands[2 + k] = server_states_[server] + k * execution_graph().parameters() + slice.first;
+    const std::size_t count = add_state(server_states_[server], slice, operands);
     IterationState s = state(0, static_cast<int32_t>(version - 1));
     s.gradient_scale = scale;
     s.updates = first_iteration_ + version;
     s.learning_rate = stale_rate(rate, s.learning_rate, staleness, pushing);
     if (on_devices) servers_[server]->set_state(s, Lane::compute);
-    servers_[server]->launch(prepared->at({server, slice.elements}),
-                             {operands, static_cast<std::size_t>(2 + execution_.job.optimizer->state)}, s,
-                             Lane::compute);
+    servers_[server]->launch(prepared->at(key), {operands, count}, s, Lane::compute);
   };
 }
 
@@ -127,23 +145,22 @@ Step Run::step_of_workers() {
   auto states =
       std::make_shared<std::vector<std::vector<float>>>(static_cast<std::size_t>(workers_), start_state_);
   auto prepared = std::make_shared<std::map<int64_t, uint32_t>>();
+  const bool by_tensor = execution_.job.optimizer->by_tensor();
+  const auto key_of = [by_tensor](const Slice& s) { return by_tensor ? s.first : s.elements; };
   for_each_slice([&](const Slice& slice) {
-    if (prepared->count(slice.elements) != 0) return;
-    prepared->emplace(slice.elements, servers_[0]->prepare(update_call(slice.elements)));
+    if (prepared->count(key_of(slice)) != 0) return;
+    prepared->emplace(key_of(slice), servers_[0]->prepare(update_call(optimizer_state_, slice)));
   });
-  return [this, states, prepared, rate = rate_rule(), pushing = pushing()](
+  return [this, states, prepared, key_of, rate = rate_rule(), pushing = pushing()](
              uint32_t worker, const Slice& slice, const float* gradient, float* moved, int64_t number,
              int64_t staleness) {
     float* operands[4] = {moved, const_cast<float*>(gradient), nullptr, nullptr};
-    for (int64_t k = 0; k < execution_.job.optimizer->state; ++k)
-      operands[2 + k] = (*states)[worker].data() + k * execution_graph().parameters() + slice.first;
+    const std::size_t count = add_state((*states)[worker].data(), slice, operands);
     IterationState s = state(worker, static_cast<int32_t>(number - 1));
     s.gradient_scale = 1;
     s.updates = first_iteration_ + number;
     s.learning_rate = stale_rate(rate, s.learning_rate, staleness, pushing);
-    servers_[0]->launch(prepared->at(slice.elements),
-                        {operands, static_cast<std::size_t>(2 + execution_.job.optimizer->state)}, s,
-                        Lane::compute);
+    servers_[0]->launch(prepared->at(key_of(slice)), {operands, count}, s, Lane::compute);
   };
 }
 
@@ -177,9 +194,14 @@ void Run::make_servers(bool on_devices) {
   for (uint32_t s = 0; s < shards_; ++s) {
     servers_.push_back(execution_.backend->open(
         {device_index(first_here_ + s % here_), Precision::fp32, 1, false, execution_.route}));
-    server_states_.push_back(servers_.back()->allocate(static_cast<int64_t>(start_state_.size())));
-    servers_.back()->upload(server_states_.back(), start_state_.data(),
-                            static_cast<int64_t>(start_state_.size()));
+    const auto words = static_cast<int64_t>(start_state_.size());
+    if (execution_.job.optimizer->paged) {
+      server_states_.push_back(servers_.back()->allocate_host(words));
+      std::copy(start_state_.begin(), start_state_.end(), server_states_.back());
+      continue;
+    }
+    server_states_.push_back(servers_.back()->allocate(words));
+    servers_.back()->upload(server_states_.back(), start_state_.data(), words);
   }
 }
 
@@ -193,13 +215,21 @@ void Run::for_each_slice(const std::function<void(const Slice&)>& visit) const {
 
 void Run::fetch_store() {
   if (!store_ || !store_->on_devices()) return;
+  const Optimizer& rule = *execution_.job.optimizer;
+  const auto fetch = [&](uint32_t shard, int64_t at, int64_t words) {
+    servers_[shard]->synchronize(Lane::compute);
+    if (rule.paged)
+      std::copy_n(server_states_[shard] + at, words, start_state_.data() + at);
+    else
+      servers_[shard]->download(start_state_.data() + at, server_states_[shard] + at, words);
+  };
   for_each_slice([&](const Slice& slice) {
     store_->fetch(slice);
-    for (int64_t k = 0; k < execution_.job.optimizer->state; ++k) {
-      const int64_t at = k * execution_graph().parameters() + slice.first;
-      servers_[slice.shard]->download(start_state_.data() + at, server_states_[slice.shard] + at,
-                                      slice.elements);
-    }
+    for (int64_t k = 0; k < rule.state && rule.flat(); ++k)
+      fetch(slice.shard, k * execution_graph().parameters() + slice.first, slice.elements);
+    if (rule.flat()) return;
+    for (const UpdatedTensor& t : optimizer_state_.in(slice))
+      fetch(slice.shard, t.state, rule.state_words(t.elements, t.rows));
   });
 }
 

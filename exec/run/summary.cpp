@@ -258,10 +258,17 @@ class Summary {
     const int64_t all = run_.execution_graph().parameters();
     const std::vector<Slice> held = held_by(run_, instance);
     const std::vector<float> parameters = workers_[w]->parameters(), state = workers_[w]->state();
+    const bool flat = run_.execution().job.optimizer->flat();
     for (const Slice& s : held) {
       give_pieces(run_.stages().pieces(instance), parameters, own, s.first, s.elements, out.parameters, all);
-      give_pieces(run_.stages().pieces(instance), state, own, s.first, s.elements, out.state, all);
+      if (flat) give_pieces(run_.stages().pieces(instance), state, own, s.first, s.elements, out.state, all);
     }
+    if (flat) return;
+    const OptimizerState &whole = run_.optimizer_state(),
+                         mine(*run_.execution().job.optimizer, run_.stages().lowered(instance));
+    std::vector<Piece> pieces = state_pieces(whole, mine, run_.stages().pieces(instance));
+    std::erase_if(pieces, [](const Piece& p) { return p.copy; });
+    give_pieces(pieces, state, mine.words(), 0, mine.words(), out.state, whole.words());
   }
 
   /// The first replica's.

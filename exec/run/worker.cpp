@@ -62,11 +62,43 @@ std::vector<float> Worker::parameters() const {
                    graph().parameters());
 }
 
+int64_t Worker::state_words() const {
+  const Optimizer& rule = *run_.execution().job.optimizer;
+  return rule.flat() ? rule.state * kept_state_.elements() : optimizer_state_.words();
+}
+
+void Worker::add_state(std::vector<float*>& operands, float* memory, int64_t first) const {
+  const Optimizer& rule = *run_.execution().job.optimizer;
+  if (!rule.flat()) operands.push_back(memory);
+  for (int64_t k = 0; k < rule.state && rule.flat(); ++k)
+    operands.push_back(memory + k * kept_state_.elements() + kept_state_.of(first));
+}
+
 std::vector<float> Worker::state() const {
-  const int64_t elements = run_.execution().job.optimizer->state * kept_state_.elements();
-  return kept_state_.give(
-      offloads() ? std::vector<float>(host_state_, host_state_ + elements) : read(state_memory(), elements),
-      graph().parameters());
+  const float* host = offloads() ? host_state_ : paged_;
+  const std::vector<float> kept =
+      host != nullptr ? std::vector<float>(host, host + state_words()) : read(state_memory(), state_words());
+  return run_.execution().job.optimizer->flat() ? kept_state_.give(kept, graph().parameters()) : kept;
+}
+
+/// What the state is at first, of this worker's parameters.
+void Worker::set_start_state() {
+  const OptimizerState& whole = run_.optimizer_state();
+  const auto& pieces = run_.stages().pieces(instance_);
+  std::vector<float> state;
+  if (run_.execution().job.optimizer->flat()) {
+    std::vector<float> own;
+    take_pieces(pieces, run_.start_state(), run_.execution_graph().parameters(), own, graph().parameters());
+    state = kept_state_.take(own, graph().parameters());
+  } else {
+    take_pieces(state_pieces(whole, optimizer_state_, pieces), run_.start_state(), whole.words(), state,
+                optimizer_state_.words());
+  }
+  float* const host = offloads() ? host_state_ : paged_;
+  if (host != nullptr)
+    std::copy(state.begin(), state.end(), host);
+  else
+    device_->upload(state_memory(), state.data(), static_cast<int64_t>(state.size()));
 }
 
 std::vector<float> Worker::averaging() const {
@@ -132,8 +164,10 @@ void Worker::allocate() {
       held_parameters(run_.program(), run_.stages(), instance_, run_.execution().job.offload.parameters);
   held_gradients_ = held_gradients(run_.program(), run_.stages(), instance_);
   summed_apart_ = summed_apart(run_.program(), run_.stages(), instance_);
-  const int64_t state = offloads() ? 0 : run_.execution().job.optimizer->state * kept_state_.elements();
-  parameters_ = device_->allocate(held_parameters_.elements + state);
+  optimizer_state_ = OptimizerState(*run_.execution().job.optimizer, n);
+  const bool paged = run_.execution().job.optimizer->paged && run_.execution().backend->asynchronous;
+  parameters_ = device_->allocate(held_parameters_.elements + (offloads() || paged ? 0 : state_words()));
+  if (paged) paged_ = device_->allocate_host(state_words());
   allocate_copies();
   if (offloads()) allocate_on_host();
   gradients_ = device_->allocate(held_gradients_.elements);
@@ -169,7 +203,7 @@ void Worker::allocate_on_host() {
   const int64_t kept = kept_state_.elements();
   host_parameters_ = make(kept);
   host_gradients_ = make(kept);
-  host_state_ = make(kept * e.job.optimizer->state);
+  host_state_ = make(state_words());
   if (run_.sums_on_host()) host_sums_ = make(kept);
   host_narrowed_ = make(reloaded_words(run_.program(), role(), e.job.precision));
 }
@@ -190,12 +224,7 @@ void Worker::set_start_values() {
   take_pieces(run_.stages().frozen_pieces(instance_), run_.frozen(), whole.frozen_elements(), own,
               n.frozen_elements());
   device_->upload(frozen_, n.stored(own).data(), n.frozen_words());
-  take_pieces(pieces, run_.start_state(), whole.parameters(), own, n.parameters());
-  const std::vector<float> state = kept_state_.take(own, n.parameters());
-  if (offloads())
-    std::copy(state.begin(), state.end(), host_state_);
-  else
-    device_->upload(state_memory(), state.data(), static_cast<int64_t>(state.size()));
+  set_start_state();
   const Checkpoint* saved = run_.execution().start;
   const auto places = buffers(whole, n);
   for (const BufferPlace& b : places) {

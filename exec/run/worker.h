@@ -62,12 +62,13 @@ class Worker {
   float* tensor(TensorId t, int64_t variant = 0) const;
   /// Is the optimiser's state on the host, and the parameters that it updates?
   bool offloads() const { return run_.execution().job.offload.optimizer; }
-  float* state_memory() const { return parameters_ + held_parameters_.elements; }
-  /// The `k`-th vector of the optimiser's state from an element of the flat vector on, as far as one of
-  /// kept_state_ goes.
-  float* state_at(int64_t k, int64_t first) const {
-    return state_memory() + k * kept_state_.elements() + kept_state_.of(first);
-  }
+  float* state_memory() const { return paged_ ? paged_ : parameters_ + held_parameters_.elements; }
+  /// In 4 bytes, of the optimiser's state.
+  int64_t state_words() const;
+  void set_start_state();
+  /// Behind an update's operands, from `memory` on: the state from an element of the flat vector on, as far
+  /// as one part of kept_state_ goes.
+  void add_state(std::vector<float*>& operands, float* memory, int64_t first) const;
   /// From an element of the flat vector on: where passes read parameters and leave gradients, as far as a
   /// bucket goes ...
   float* parameters_at(int64_t first) const { return parameters_ + held_parameters_.passes.of(first); }
@@ -141,6 +142,7 @@ class Worker {
   uint32_t exchanges_before(uint32_t layer, uint32_t index) const;
   uint32_t part_of(uint32_t layer, uint32_t index) const;
   const ExchangedTensors& exchanged(uint32_t index) const;
+  Slice updated(uint32_t index) const;
   Call update_call(const Op& op, const Slice& part) const;
   Launch update(const Op& op, const Slice& part);
   void narrow_share(uint32_t key, float* words, Lane lane);
@@ -196,7 +198,9 @@ class Worker {
   Copies copies_of_;
   float* copies_ = nullptr;
   Held held_parameters_, held_gradients_;
-  Places kept_state_;           ///< of the flat vector, in each vector of the state's, also on the host
+  Places kept_state_;  ///< of the flat vector, in each vector of the state's, also on the host
+  OptimizerState optimizer_state_;
+  float* paged_ = nullptr;      ///< the state, where it lies in host memory that the device reads and writes
   Places summed_apart_;         ///< likewise, in sums_
   float* averaging_ = nullptr;  ///< flat vectors that averaging keeps: anchor, velocity
   float* delayed_ = nullptr;    ///< flat gradients of iterations i % Program::delay, until they are applied

@@ -67,8 +67,7 @@ Worker::Act Worker::add_on_host(const Op& op) {
 Worker::Act Worker::update_on_host(const Op& op, const Slice& part) {
   const int64_t first = kept_state_.of(part.first);
   std::vector<float*> operands{host_parameters_ + first, host_gradients_ + first};
-  for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k)
-    operands.push_back(host_state_ + k * kept_state_.elements() + first);
+  add_state(operands, host_state_, part.first);
   return [this, operands, prepared = host_->prepare(update_call(op, part))](int32_t iteration) {
     host_->launch(prepared, operands, run_.state(instance_, iteration), Lane::host);
     return int64_t{0};

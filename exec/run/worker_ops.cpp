@@ -117,7 +117,7 @@ Worker::Act Worker::receive_from_peer(uint32_t index) {
 
 /// One step of the optimiser on a part of the parameters.
 Call Worker::update_call(const Op& op, const Slice& part) const {
-  Call call = run_.update_call(part.elements);
+  Call call = run_.update_call(optimizer_state_, part);
   call.kernels = run_.program().tasks[op.what].kernels;
   return call;
 }
@@ -126,8 +126,7 @@ Launch Worker::update(const Op& op, const Slice& part) {
   Call call = update_call(op, part);
   Launch l;
   l.operands = {{own_parameters(part.first), own_gradients(part.first)}};
-  for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k)
-    l.operands[0].push_back(state_at(k, part.first));
+  add_state(l.operands[0], state_memory(), part.first);
   renew_by(call, l.operands[0], part);
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
@@ -136,12 +135,10 @@ Launch Worker::update(const Op& op, const Slice& part) {
 
 Worker::Act Worker::compute(uint32_t index) {
   const Op& op = role().ops[index];
-  const bool shared = op.payload == Payload::shard;
   if (op.lane == Lane::host && op.payload == Payload::gradients) return add_on_host(op);
   if (op.payload == Payload::gradients || op.payload == Payload::compressed) return compress(op);
-  if (op.payload != Payload::parameters && !shared) return layers(index);
-  const Bucket whole = run_.program().buckets[op.key];
-  const Slice part = shared ? run_.share(op.key, instance_) : Slice{whole.first, whole.elements};
+  if (op.payload != Payload::parameters && op.payload != Payload::shard) return layers(index);
+  const Slice part = updated(index);
   if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
   if (op.lane == Lane::host) return update_on_host(op, part);
   if (run_.program().tasks[op.what].averaging.rule != Averaging::Rule::none) return average(op, part);

@@ -6,6 +6,17 @@
 
 namespace tandem::exec {
 
+/// The part of the flat vector that an update is of.
+Slice Worker::updated(uint32_t index) const {
+  const Op& op = role().ops[index];
+  const Bucket& bucket = run_.program().buckets[op.key];
+  const Slice part =
+      op.payload == Payload::shard ? run_.share(op.key, instance_) : Slice{bucket.first, bucket.elements};
+  const bool own = run_.program().tasks[op.what].averaging.rule == Averaging::Rule::none;
+  if (!own || !run_.execution().job.optimizer->by_tensor()) return part;
+  return whole_tensors(run_.program(), role(), optimizer_state_, index, part);
+}
+
 /// Before parameters are gathered. Null where the collective gathers none, or in place.
 Worker::Act Worker::bring_share(uint32_t index) {
   const Op& op = role().ops[index];

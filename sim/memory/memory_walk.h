@@ -106,6 +106,7 @@ class Walk {
   void offload_update();
   void read_owners();
   int64_t updated(const Parameter& p) const;
+  int64_t own_state(const Parameter& p) const;
   int64_t updated_bytes(const Parameter& p) const;
   void free_gradients();
   void switch_to(uint32_t micro);

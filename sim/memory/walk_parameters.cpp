@@ -220,7 +220,7 @@ void Walk::offload_update() {
     for (const Parameter& p : layer.parameters) {
       const int64_t own = share(p.elements, sharding_.of(sharding_.state, p.dealt)),
                     size = half_updates_ ? 2 : 4;
-      host_bytes_ += times(own, 2 * size) + (o.executed() ? times(own, o.state * size) : o.device_state(own));
+      host_bytes_ += times(own, 2 * size) + (o.flat() ? times(own, o.state * size) : own_state(p));
     }
     for (const Parameter& p : layer.frozen) {
       const int64_t own = share(p.elements, sharding_.of(sharding_.parameters, p.dealt));
@@ -234,11 +234,16 @@ int64_t Walk::updated_bytes(const Parameter& p) const {
   return times(updated(p), weights_ == ParameterFormat::half && half_ ? 2 : 4);
 }
 
+int64_t Walk::own_state(const Parameter& p) const {
+  if (!owned_.empty() && updated(p) == 0) return 0;
+  return work_.optimizer->device_state(p.elements, p.rows, sharding_.of(sharding_.state, p.dealt));
+}
+
 void Walk::make_state(const Parameter& p) {
   const Optimizer& o = *work_.optimizer;
   if (state_) return;
-  if (!o.executed()) {
-    const int64_t bytes = o.device_state(updated(p));
+  if (!o.flat() || o.paged) {
+    const int64_t bytes = own_state(p);
     t_.make(bytes);
     state_bytes_ += bytes;
     return;

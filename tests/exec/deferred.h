@@ -2,6 +2,7 @@
 #pragma once
 // An asynchronous device for tests: a CPU or null session behind queues. Lanes are threads that work off what
 // they were given; addresses are the device's own, so that a host that reaches into them crashes.
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -31,7 +32,7 @@ class DeferredDevice : public DeviceSession {
   void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
               Lane lane) override {
     std::vector<float*> near_operands;
-    for (float* o : operands) near_operands.push_back(o == nullptr ? nullptr : near(o));
+    for (float* o : operands) near_operands.push_back(o == nullptr || pinned(o) ? o : near(o));
     give(lane, [this, prepared, near_operands, slot = step.slot, micro = step.micro, lane] {
       IterationState state = states_[slot];
       state.micro = micro;
@@ -93,8 +94,8 @@ class DeferredDevice : public DeviceSession {
   }
 
   float* allocate_host(int64_t elements) override {
-    host_.push_back(std::make_unique<float[]>(static_cast<std::size_t>(elements)));
-    return host_.back().get();
+    host_.emplace_back(static_cast<std::size_t>(elements));
+    return host_.back().data();
   }
   void load(float* to, const float* host, int64_t n, Lane lane) override {
     give(lane, [=, this] { inner_->upload(near(to), host, n); });
@@ -216,6 +217,11 @@ class DeferredDevice : public DeviceSession {
   /// Addresses that no process has on 64-bit machines.
   static constexpr uintptr_t kFar = uintptr_t{1} << 60;
   static float* far(float* p) { return reinterpret_cast<float*>(reinterpret_cast<uintptr_t>(p) + kFar); }
+  /// In host memory that kernels may reach, too.
+  bool pinned(const float* p) const {
+    return std::any_of(host_.begin(), host_.end(),
+                       [p](const auto& h) { return h.data() <= p && p < h.data() + h.size(); });
+  }
   static float* near(const float* p) {
     if (reinterpret_cast<uintptr_t>(p) < kFar) throw std::logic_error("a host address given to the device");
     return reinterpret_cast<float*>(reinterpret_cast<uintptr_t>(p) - kFar);
@@ -247,7 +253,7 @@ class DeferredDevice : public DeviceSession {
 
   std::unique_ptr<DeviceSession> inner_;
   IterationState states_[kStateSlots];
-  std::vector<std::unique_ptr<float[]>> host_;
+  std::deque<std::vector<float>> host_;
   std::unique_ptr<Graph> capturing_;
   uint64_t captures_ = 0;
   bool joined_[kLanes] = {};

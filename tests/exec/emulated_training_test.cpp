@@ -36,7 +36,7 @@ const Backend& device() {
 
 ExecutionResult train(const Backend& backend, const Graph& graph, const char* scheme, int64_t workers,
                       int32_t iterations, Precision precision, int64_t nodes, const char* recompute = "off",
-                      const char* offload = "off") {
+                      const char* offload = "off", const char* rule = "momentum") {
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
   Execution e;
   e.job.graph = &graph;
@@ -47,7 +47,7 @@ ExecutionResult train(const Backend& backend, const Graph& graph, const char* sc
   e.job.precision = precision;
   e.job.recompute = parse_recompute(recompute, {});
   e.job.offload = parse_offload(offload, {});
-  e.job.optimizer = &optimizer("momentum");
+  e.job.optimizer = &optimizer(rule);
   e.iterations = iterations;
   e.warmup = 1;
   e.rate.base = 0.02;
@@ -257,6 +257,35 @@ TEST(EmulatedTraining, NormsTakeOnWhatFollowsThem) {
     EXPECT_LT(plain.losses.back(), plain.losses.front());
     const double apart = distance(fused.parameters, plain.parameters);
     EXPECT_LT(apart, tolerance) << name(p);
+  }
+}
+
+/// Optimisers of whole tensors, and states that lie in host memory: of stages, where buckets cut
+/// tensors, and of servers on devices. One whose state is in bytes may round to another one.
+TEST(EmulatedTraining, EveryOptimiserEndsAtTheProcessors) {
+  const Graph graph = Graph::load("digits-mlp");
+  const Backend& cpu = backends_registry().at("cpu");
+  for (const char* rule : {"lamb", "adafactor", "adamw-8bit", "adamw-paged", "adamw-8bit-paged"}) {
+    for (const char* scheme : {"allreduce", "allreduce:partition=1KiB,bucket=0B", "pipeline:microbatches=2",
+                               "parameter-server:server=gpu,shards=1"}) {
+      const auto run = [&](const Backend& backend) {
+        return train(backend, graph, scheme, 2, 8, Precision::fp32, 1, "off", "off", rule);
+      };
+      const ExecutionResult got = run(device()), want = run(cpu);
+      const double apart = optimizer(rule).state_bytes == 1 ? 3e-2 : 1e-4;
+      EXPECT_LT(distance(got.parameters, want.parameters), apart) << rule << " " << scheme;
+      EXPECT_NEAR(got.losses.back(), want.losses.back(), apart * want.losses.front())
+          << rule << " " << scheme;
+      EXPECT_LT(got.losses.back(), got.losses.front()) << rule << " " << scheme;
+      EXPECT_EQ(got.state.size(), want.state.size());
+      EXPECT_EQ(got.report.memory.optimizer.n, want.report.memory.optimizer.n) << rule;
+    }
+    first_scale[0] = first_scale[1] = 0x1p26F;
+    const ExecutionResult half =
+        train(device(), graph, "allreduce:bucket=8KiB", 2, 24, Precision::fp16, 1, "off", "off", rule);
+    first_scale[0] = first_scale[1] = 1024;
+    for (const float p : half.parameters) ASSERT_TRUE(std::isfinite(p)) << rule;
+    EXPECT_LT(half.losses.back(), 0.95 * half.losses.front()) << rule;
   }
 }
 

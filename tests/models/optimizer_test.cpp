@@ -13,7 +13,25 @@ TEST(Optimizer, StateIsWhatEachRuleKeeps) {
   EXPECT_EQ(optimizer("adam").state, 2);
   EXPECT_EQ(optimizer("adamw").state, 2);
   EXPECT_EQ(optimizer("lamb").state, 2);
-  EXPECT_FALSE(optimizer("lamb").executed());
+}
+
+TEST(Optimizer, StateOfATensorIsWhatItsFormTakes) {
+  EXPECT_EQ(optimizer("adamw").state_words(6000, 60), 12000);
+  EXPECT_EQ(optimizer("lamb").state_words(6000, 0), 12000);
+  EXPECT_EQ(optimizer("adafactor").state_words(6000, 60), 60 + 100);
+  EXPECT_EQ(optimizer("adafactor").state_words(6000, 0), 6000);
+  EXPECT_EQ(optimizer("adamw-8bit").state_words(4095, 0), 2 * 4095);
+  EXPECT_EQ(optimizer("adamw-8bit").state_words(4097, 0), 2 * (1025 + 17));
+  EXPECT_EQ(optimizer("adamw-8bit-paged").device_state(4097, 0), 0);
+  EXPECT_EQ(optimizer("adamw-8bit").device_state(4097, 0, 2), 4 * (1025 + 17));
+}
+
+TEST(Optimizer, WorksOnWholeTensorsWhereElementsNeedEachOther) {
+  for (const Optimizer& o : optimizers()) {
+    const bool alone = o.name == "sgd" || o.name == "momentum" || o.name == "adam" || o.name == "adamw" ||
+                       o.name == "rmsprop" || o.name == "none" || o.name == "adamw-paged";
+    EXPECT_EQ(o.by_tensor(), !alone) << o.name;
+  }
 }
 
 TEST(Optimizer, UpdateReadsGradientParameterAndStateAndWritesBack) {

@@ -141,8 +141,11 @@ Prepared update(const Call& c, int) {
   if (rule == "momentum")
     return [=](std::span<float* const> o, const IterationState& s) { momentum(n, o, s); };
   if (rule == "adam") return [=](std::span<float* const> o, const IterationState& s) { adam(n, o, s, 0); };
-  if (rule == "adamw")
+  if (rule == "adamw" || rule == "adamw-paged")
     return [=](std::span<float* const> o, const IterationState& s) { adam(n, o, s, 0.01F); };
+  if (rule == "lamb") return lamb(c);
+  if (rule == "adafactor") return adafactor(c);
+  if (rule == "adamw-8bit" || rule == "adamw-8bit-paged") return adamw_8bit(c);
   TANDEM_CHECK(rule == "rmsprop");
   return [=](std::span<float* const> o, const IterationState& s) { rmsprop(n, o, s); };
 }

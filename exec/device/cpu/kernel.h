@@ -18,11 +18,15 @@ using Table = std::array<Prepare, static_cast<std::size_t>(Function::end)>;
 /// All of them; a null entry is a function that the CPU does not have.
 const Table& kernels();
 
-void add_basic(Table& table);        // basic.cpp: fill, copy, sum, column sums, update
-void add_gemm(Table& table);         // gemm.cpp
-void add_conv(Table& table);         // conv.cpp
-void add_pool(Table& table);         // pool.cpp
-void add_softmax(Table& table);      // softmax.cpp: and losses
+void add_basic(Table& table);  // basic.cpp: fill, copy, sum, column sums, update
+/// Updates by optimisers that work on whole tensors (Call::tensors).
+Prepared lamb(const Call& call);        // lamb.cpp
+Prepared adafactor(const Call& call);   // adafactor.cpp
+Prepared adamw_8bit(const Call& call);  // adamw_8bit.cpp
+void add_gemm(Table& table);            // gemm.cpp
+void add_conv(Table& table);            // conv.cpp
+void add_pool(Table& table);            // pool.cpp
+void add_softmax(Table& table);         // softmax.cpp: and losses
 void add_elementwise(Table& table);  // elementwise.cpp: activations, sums, products, copies between layouts
 void add_norm(Table& table);         // norm.cpp
 void add_attention(Table& table);    // attention.cpp

@@ -4,6 +4,7 @@
 
 #include "exec/device/cuda/pieces.h"
 #include "exec/device/cuda/storage.h"
+#include "exec/device/cuda/tensors.h"
 #include "models/optimizer.h"
 #include "schemes/program.h"
 
@@ -234,7 +235,10 @@ Prepared update(const Call& c) {
   if (rule == "sgd") return update_by<H>(Sgd{}, c);
   if (rule == "momentum") return update_by<H>(Momentum{}, c);
   if (rule == "adam") return update_by<H>(Adam{0}, c);
-  if (rule == "adamw") return update_by<H>(Adam{0.01F}, c);
+  if (rule == "adamw" || rule == "adamw-paged") return update_by<H>(Adam{0.01F}, c);
+  if (rule == "lamb") return lamb<H>(c);
+  if (rule == "adafactor") return adafactor<H>(c);
+  if (rule == "adamw-8bit" || rule == "adamw-8bit-paged") return adamw_8bit<H>(c);
   TANDEM_CHECK(rule == "rmsprop");
   return update_by<H>(RmsProp{}, c);
 }
@@ -337,6 +341,8 @@ State device_state(const IterationState& s) {
   out.learning_rate = s.learning_rate;
   out.gradient_scale = s.gradient_scale;
   out.adam_rate = static_cast<float>(static_cast<double>(s.learning_rate) / (1 - std::pow(0.9, t)));
+  out.adam_mean = static_cast<float>(1 / (1 - std::pow(0.9, t)));
+  out.factored_decay = static_cast<float>(1 - std::pow(t, -0.8));
   out.adam_unbias = static_cast<float>(1 / std::sqrt(1 - std::pow(0.999, t)));
   return out;
 }

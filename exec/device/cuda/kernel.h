@@ -31,6 +31,8 @@ struct State {
   float learning_rate = 0, gradient_scale = 1;
   float adam_rate = 0;        ///< learning rate / (1 - 0.9^updates)
   float adam_unbias = 1;      ///< 1 / sqrt(1 - 0.999^updates)
+  float adam_mean = 1;        ///< 1 / (1 - 0.9^updates)
+  float factored_decay = 0;   ///< 1 - updates^-0.8
   float loss_scale = 1;       ///< of the losses' gradients
   LossScale* loss = nullptr;  ///< fp16 only: an update leaves what has no finite gradient, and says so there
 };
