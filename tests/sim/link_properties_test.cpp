@@ -38,8 +38,7 @@ double bus_bandwidth(const char* system) {
 
 TEST(PcieBoxes, OfOneGenerationAreEqualUnderTheirNaturalNames) {
   const double stock = bus_bandwidth("4090-pcie-8x");  // measured
-  for (const char* system : {"3090-pcie", "l40s-pcie-8x"})
-    EXPECT_NEAR(bus_bandwidth(system) / stock, 1, 0.1) << system;
+  EXPECT_NEAR(bus_bandwidth("l40s-pcie-8x") / stock, 1, 0.1);
   for (const char* system : {"3090-poor-host-8x", "l40s-poor-host-8x"})
     EXPECT_LT(bus_bandwidth(system), 0.1 * stock) << system;
 }
