@@ -125,10 +125,11 @@ void note_host(Report& r, const Prediction& p) {
   constexpr double kWorthTelling = 0.05;
   const double spread = host_spread(p), share = r.time_share.exposed_communication + r.time_share.server;
   if (spread * share < kWorthTelling) return;
-  r.notes.push_back(fmt::format(
-      "{} reach each other through the host's memory, where hosts differ by a factor of {:.0f}: measure yours "
-      "(tandem import nccl-tests, --collective-profile)",
-      p.system->device(p.system->accelerator(0)).name, std::exp(1.645 * spread)));
+  r.notes.push_back(
+      fmt::format("{} reach each other through the host's memory, where hosts differ by a factor of {:.0f}: "
+                  "measure yours "
+                  "(tandem import nccl-tests, --collective-profile)",
+                  p.system->device(p.system->accelerator(0)).name, std::exp(1.645 * spread)));
 }
 
 /// What a choice of the scheme comes down to on a machine that it was not worded for.

@@ -273,8 +273,7 @@ Transfer LinkCost::transfer(const Winner& winner, CollKind kind, Bytes bytes,
   const auto size = static_cast<double>(bytes.n);
   if (chosen != nullptr) {
     const bool large = size > 1 << 20;
-    *chosen = {winner.pattern->algorithm, winner.protocol->name,
-               spread(*winner.pattern, large),
+    *chosen = {winner.pattern->algorithm, winner.protocol->name, spread(*winner.pattern, large),
                overlap_of_calls(*winner.pattern, *winner.protocol, *library_)};
   }
   Transfer t = transfer_of(winner.price, size);
