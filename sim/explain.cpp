@@ -120,6 +120,18 @@ std::vector<std::string> extrapolates(const Prediction& p, const Bound& bound, c
   return out;
 }
 
+/// That a figure which decides differs from host to host.
+void note_host(Report& r, const Prediction& p) {
+  constexpr double kWorthTelling = 0.05;
+  const double spread = host_spread(p), share = r.time_share.exposed_communication + r.time_share.server;
+  if (spread * share < kWorthTelling) return;
+  r.notes.push_back(
+      fmt::format("{} reach each other through the host's memory, where hosts differ by a factor of {:.0f}: "
+                  "measure yours "
+                  "(tandem import nccl-tests, --collective-profile)",
+                  p.system->device(p.system->accelerator(0)).name, std::exp(1.645 * spread)));
+}
+
 /// What a choice of the scheme comes down to on a machine that it was not worded for.
 std::string scheme_remark(const Prediction& p, const Device& device) {
   const Scheme& scheme = *p.job.scheme->scheme;
@@ -218,6 +230,7 @@ void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored
   r.extrapolates = extrapolates(p, run.bound, cluster);
   note_stragglers(r, p, cluster, run.bound.plan);
   note_pauses(r, p, run);
+  note_host(r, p);
   for (const IncastRound& round : r.incast) {
     if (worth_telling(round)) r.notes.push_back(incast_text(round));
   }

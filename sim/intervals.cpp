@@ -38,6 +38,15 @@ constexpr double kBeside = 1;
 constexpr double kTimeouts = 1;
 constexpr double kNormal90 = 1.645;
 
+/// Whether neighbours among the devices in use reach each other through their host's memory alone.
+bool through_host(const System& system, const Cluster& cluster) {
+  for (int64_t i = 1; i < std::min(cluster.devices, cluster.per_node); ++i) {
+    const VertexId a = used_accelerator(system, cluster, i - 1), b = used_accelerator(system, cluster, i);
+    if (system.route(a, b).staged > 0) return true;
+  }
+  return false;
+}
+
 bool has_experts(const Graph& graph) {
   return std::any_of(graph.layers().begin(), graph.layers().end(), [](const Layer& layer) {
     return layer.type != nullptr && layer.type->name == "experts";
@@ -45,6 +54,12 @@ bool has_experts(const Graph& graph) {
 }
 
 }  // namespace
+
+double host_spread(const Prediction& p) {
+  const double spread = p.system->staged_spread();
+  if (spread == 0 || p.measured || !through_host(*p.system, make_cluster(*p.system, p.devices))) return 0;
+  return spread;
+}
 
 std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, const CostError& costs) {
   const TimeShare& t = r.time_share;
@@ -61,6 +76,8 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, con
   const double communication = t.exposed_communication + t.server;
   if (communication > 0)
     out.push_back({fmt::format("communication on {}", p.system->name()), communication * kLinkError});
+  if (const double spread = host_spread(p); spread > 0 && communication > 0)
+    out.push_back({fmt::format("hosts like that of {}", p.system->name()), communication * spread});
   double waits = 0;
   for (const IncastRound& round : r.incast) waits += round.delay_seconds;
   if (waits > 0)

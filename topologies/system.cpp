@@ -212,6 +212,7 @@ const std::vector<uint32_t>& System::accelerators(std::size_t kind) const {
   return impl_->kinds.at(kind).accelerators;
 }
 const HostInfo& System::host(std::size_t kind) const { return impl_->kinds.at(kind).host; }
+double System::staged_spread(std::size_t kind) const { return impl_->kinds.at(kind).peer.staged_spread; }
 const std::vector<std::string>& System::unverified() const { return impl_->unverified; }
 const Json& System::communication() const { return impl_->communication; }
 std::string_view System::transport() const {

@@ -128,6 +128,9 @@ class System {
 
   std::size_t link_count() const;
   LinkInfo link(LinkId id) const;
+  /// Standard deviation of the logarithm of what copies through the memory of such a host reach, where hosts
+  /// that are described alike differ and this one was not measured; 0 elsewhere.
+  double staged_spread(std::size_t kind = 0) const;
   // The figures of link(id) without building its name: for loops over all links.
   double usable(LinkId id) const;   ///< bytes/s, one direction
   LinkId pool(LinkId id) const;     ///< half duplex: the lower id of the pair; else itself

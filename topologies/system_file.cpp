@@ -234,13 +234,14 @@ void SystemReader::peer_access() {
   const Json* spec = this->spec().find("peer_access");
   if (spec == nullptr) return;
   spec->only({"reach", "through_host_cap", "staged_cap", "staged_cap_sockets", "staged_latency",
-              "through_gpus", "source", "note"});
+              "staged_spread", "through_gpus", "source", "note"});
   PeerAccess& peer = kind().peer;
   if (const Json* reach = spec->find("reach")) peer.reach = parse_reach(*reach);
   peer.through_host_cap = optional_cap(*spec, "through_host_cap");
   peer.staged_cap = optional_cap(*spec, "staged_cap");
   peer.staged_cap_sockets = optional_cap(*spec, "staged_cap_sockets");
   if (const Json* latency = spec->find("staged_latency")) peer.staged_latency = latency->as_time();
+  peer.staged_spread = spec->real("staged_spread", 0, 0, 3);
   node().through_gpus = spec->boolean("through_gpus", false);
 }
 

@@ -24,6 +24,7 @@ struct PeerAccess {
   double staged_cap = 0;          ///< bytes/s of one flow copied through host memory; 0 = what the links give
   double staged_cap_sockets = 0;  ///< the same of a flow between sockets; 0 = staged_cap
   Time staged_latency;            ///< extra per staging
+  double staged_spread = 0;       ///< System::staged_spread()
 };
 
 /// How messages enter the network.

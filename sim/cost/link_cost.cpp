@@ -261,13 +261,19 @@ LinkCost::Winner LinkCost::winner(CollKind kind, const std::string& algorithm, B
   return first(known, size, schemes::name(kind), rank);
 }
 
+double LinkCost::spread(const Pattern& pattern, bool large) const {
+  const std::size_t worst = worst_hop(pattern);
+  const double of_library = library_->spread[worst][large ? 1 : 0], of_hosts = system_.staged_spread();
+  if (worst != static_cast<std::size_t>(HopClass::host) || of_hosts == 0) return of_library;
+  return std::expm1(std::hypot(std::log1p(of_library), 1.645 * of_hosts));
+}
+
 Transfer LinkCost::transfer(const Winner& winner, CollKind kind, Bytes bytes,
                             std::span<const VertexId> members, Choice* chosen) const {
   const auto size = static_cast<double>(bytes.n);
   if (chosen != nullptr) {
     const bool large = size > 1 << 20;
-    *chosen = {winner.pattern->algorithm, winner.protocol->name,
-               library_->spread[worst_hop(*winner.pattern)][large ? 1 : 0],
+    *chosen = {winner.pattern->algorithm, winner.protocol->name, spread(*winner.pattern, large),
                overlap_of_calls(*winner.pattern, *winner.protocol, *library_)};
   }
   Transfer t = transfer_of(winner.price, size);

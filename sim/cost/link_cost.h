@@ -122,6 +122,8 @@ class LinkCost {
   Winner first(const Patterns& known, double size, std::string_view what, const Rank& rank) const;
   /// What the library would choose. Needs two members and some bytes.
   Winner winner(CollKind kind, const std::string& algorithm, Bytes bytes, std::span<const VertexId> members);
+  /// Nine of ten are measured within this factor, less 1. `large`: above 1 MiB.
+  double spread(const Pattern& pattern, bool large) const;
   Transfer transfer(const Winner& winner, CollKind kind, Bytes bytes, std::span<const VertexId> members,
                     Choice* chosen) const;
   /// Bytes that the payload's way between nodes puts on threads, per byte of it.

@@ -2,9 +2,12 @@
 // What frameworks' overheads do to durations.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
 
+#include "sim/intervals.h"
 #include "tests/sim/prediction.h"
 
 namespace tandem::tests {
@@ -191,6 +194,35 @@ std::map<std::string, double> sources(int64_t devices, const char* scheme) {
   std::map<std::string, double> out;
   for (const ErrorSource& e : simulate(p).errors) out[e.source] = e.sigma;
   return out;
+}
+
+/// A prediction of VGG-16 on `devices` of 3090-pcie, and whether it counts with hosts that differ.
+std::pair<Report, bool> on_staged_cards(int64_t devices, const char* reach = "none") {
+  const Graph graph = Graph::load("vgg16");
+  const System machine = System::load("3090-pcie", {{"peer_access.reach", reach}});
+  const ResolvedScheme resolved = resolve_scheme("allreduce", {});
+  Prediction p = prediction_of(graph, machine, resolved, devices);
+  const bool differ = host_spread(p) > 0;
+  p.measured = std::make_shared<MeasuredCollectives>();
+  EXPECT_EQ(host_spread(p), 0);  // what was measured is known
+  p.measured = nullptr;
+  return {simulate(p), differ};
+}
+
+TEST(Interval, IsWideWhereHostsOfOneKindDiffer) {
+  const auto told = [](const Report& r) {
+    return std::any_of(r.notes.begin(), r.notes.end(), [](const std::string& note) {
+      return note.find("hosts differ by a factor of 7") != std::string::npos;
+    });
+  };
+  const auto [four, differ] = on_staged_cards(4);
+  EXPECT_TRUE(differ);
+  EXPECT_TRUE(told(four));
+  EXPECT_GT(four.interval.high / four.interval.low, 4);
+  for (const auto& [other, differs] : {on_staged_cards(1), on_staged_cards(4, "system")}) {
+    EXPECT_FALSE(differs);
+    EXPECT_FALSE(told(other));
+  }
 }
 
 TEST(Interval, KnowsUntriedFrameworksRecalledNetworksAndNodes) {
