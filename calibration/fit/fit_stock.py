@@ -236,6 +236,7 @@ def whole_steps(devices, dump):
 FACTORS = {k: i for i, k in enumerate((r, a) for r in ("nvidia-pytorch", "tensorflow", "tensorflow-xla", "mlperf") for a in ("fp32", "matrix"))}
 ALIASES = {"pytorch-channels-last": "nvidia-pytorch"}   # the same kernels
 SMOOTH = 8
+LARGE = 0.97   # used of the products that boards are measured by, 4,096 and more
 
 
 class Problem:
@@ -282,7 +283,7 @@ class Problem:
         edge, depth, fill = c[INDEX["edge"]], c[INDEX["depth"]], c[INDEX["fill"]]
         used = self.m / (self.m + edge) * self.n / (self.n + edge) * self.k / (self.k + depth) * self.tiles / (self.tiles + fill)
         gain = np.where(self.fast > 0, c[INDEX["winograd"]], 1) * np.where(self.grouped > 0, c[INDEX["grouped"]], 1) * np.where(self.odd > 0, c[INDEX["odd"]], 1)
-        peak = np.minimum(self.peak, self.best / c[INDEX["gemm"]])   # of boards short of power
+        peak = np.minimum(self.peak, self.best / (c[INDEX["gemm"]] * LARGE))   # of boards short of power
         compute = np.where(self.matrix, self.flops / (peak * e * used * gain), 0) + self.gathered / c[INDEX["feed"]]
         moved = self.bytes / fused + c[INDEX["scores"]] * self.scores
         memory = moved * (1 / (self.bandwidth * np.where(self.matrix, c[INDEX["traffic"]], e)) + 1 / (self.units * c[INDEX["stream"]]))

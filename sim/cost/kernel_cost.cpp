@@ -21,6 +21,7 @@ namespace {
 constexpr double kWinograd = 2.25;       // F(2x2, 3x3): 36 multiplications become 16
 constexpr double kTile = 128.0 * 128.0;  // outputs of one thread block of a large product
 constexpr double kDepth = 512;           // multiply-adds per output at which `fill` is stated
+constexpr double kLarge = 0.97;          // `used` of the products that boards are measured by, 4,096 and more
 
 // clang-format off
 /// Members of a curve in stock.json, as used in the formula of the header.
@@ -292,7 +293,7 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
         device.best_product[static_cast<std::size_t>(own ? p : Precision::fp32)].flops_per_second;
     const double stated = matrix ? device.product_peak(p).flops_per_second : fp32;
     if (!(best > 0)) return Impl::Rate{stated, std::numeric_limits<double>::infinity()};
-    return Impl::Rate{std::min(stated, best / impl_->curve.term[gemm]),
+    return Impl::Rate{std::min(stated, best / (impl_->curve.term[gemm] * kLarge)),
                       matrix ? best : std::numeric_limits<double>::infinity()};
   };
   impl_->product = rate(precision);
