@@ -117,9 +117,9 @@ int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision
 bool upcasts(const Recipe& recipe, const Kernel& kernel, Precision precision) {
   if (element_bytes(precision) != 2) return false;
   if (recipe.autocast && kernel.wide) return true;
-  const bool norm = kernel.kind == KernelKind::norm;
-  if (recipe.eager && kernel.eager && norm) return true;
-  return kernel.parts > 1 && (norm || kernel.kind == KernelKind::elementwise) && recipe.composes &&
+  const bool wide = kernel.kind == KernelKind::norm || kernel.kind == KernelKind::softmax;
+  if (recipe.eager && kernel.eager && wide) return true;
+  return kernel.parts > 1 && (wide || kernel.kind == KernelKind::elementwise) && recipe.composes &&
          recipe.wide_parts;
 }
 

@@ -6,7 +6,7 @@ Needs numpy and scipy, and the program dump_kernels of this build (what the prod
     ninja -C build dump_kernels && python3 calibration/fit/fit_stock.py --dump build/dump_kernels [--check]
 
 Data (calibration/data/kernels, every row with its source):
-    devices.csv  datasheet figures           kernels.csv  single kernels, seconds
+    devices.csv  datasheet and best products kernels.csv  single kernels, seconds
     sources.csv  where rows come from        steps.csv    passes of whole models, seconds
 --only ARCHITECTURE fits its curves alone: all else stays as the files have it.
 Recipes (schemes/recipes) give the host's time as a figure, which is not fitted; a step takes the longer of host and
@@ -86,6 +86,8 @@ class Device:
         self.architecture = row["architecture"]
         self.peak = {"fp32": float(row["fp32_tflops"]), "tf32": float(row["tf32_tflops"]), "fp16": float(row["fp16_tflops"])}
         self.peak["bf16"] = self.peak["fp16"]
+        self.best = {p: float(row[f"best_{p}_tflops"] or "inf") * 1e12 for p in ("fp32", "tf32", "fp16")}
+        self.best["bf16"] = self.best["fp16"]
         self.bandwidth = float(row["bandwidth_gbs"]) * 1e9
         self.units = int(row["units"])
         self.launch = float(row["launch_us"]) * 1e-6
@@ -95,6 +97,10 @@ class Device:
         matrix = self.architecture not in WITHOUT_MATRIX and self.peak[precision] > self.peak["fp32"]
         if self.architecture in CPUS: return "cpu", self.peak["fp32"] * 1e12
         return ("matrix", self.peak[precision] * 1e12) if matrix else ("fp32", self.peak["fp32"] * 1e12)
+
+    def best_product(self, precision):
+        """The fastest that was measured with the units that a precision runs on; infinite where nobody looked."""
+        return self.best[precision if precision == "tf32" or self.arithmetic(precision)[0] == "matrix" else "fp32"]
 
 
 CPUS = set("ivybridge haswell broadwell skylake cascadelake sapphirerapids zen1 zen2 zen4 neoverse-v2".split())
@@ -230,6 +236,7 @@ def whole_steps(devices, dump):
 FACTORS = {k: i for i, k in enumerate((r, a) for r in ("nvidia-pytorch", "tensorflow", "tensorflow-xla", "mlperf") for a in ("fp32", "matrix"))}
 ALIASES = {"pytorch-channels-last": "nvidia-pytorch"}   # the same kernels
 SMOOTH = 8
+LARGE = 0.97   # used of the products that boards are measured by, 4,096 and more
 
 
 class Problem:
@@ -247,6 +254,7 @@ class Problem:
         arithmetic = [d.arithmetic(r["precision"])[0] != "matrix" for d, r in zip(of, measured)]
         self.arithmetic = np.array(arithmetic)[self.row]
         self.peak = np.array([d.arithmetic(r["precision"])[1] for d, r in zip(of, measured)])[self.row]
+        self.best = np.array([d.best_product(r["precision"]) for d, r in zip(of, measured)])[self.row]
         self.bandwidth = np.array([d.bandwidth for d in of])[self.row]
         self.units = np.array([d.units for d in of])[self.row]
         self.launch = np.array([d.launch for d in of])[self.row]
@@ -275,7 +283,8 @@ class Problem:
         edge, depth, fill = c[INDEX["edge"]], c[INDEX["depth"]], c[INDEX["fill"]]
         used = self.m / (self.m + edge) * self.n / (self.n + edge) * self.k / (self.k + depth) * self.tiles / (self.tiles + fill)
         gain = np.where(self.fast > 0, c[INDEX["winograd"]], 1) * np.where(self.grouped > 0, c[INDEX["grouped"]], 1) * np.where(self.odd > 0, c[INDEX["odd"]], 1)
-        compute = np.where(self.matrix, self.flops / (self.peak * e * used * gain), 0) + self.gathered / c[INDEX["feed"]]
+        peak = np.minimum(self.peak, self.best / (c[INDEX["gemm"]] * LARGE))   # of boards short of power
+        compute = np.where(self.matrix, self.flops / (peak * e * used * gain), 0) + self.gathered / c[INDEX["feed"]]
         moved = self.bytes / fused + c[INDEX["scores"]] * self.scores
         memory = moved * (1 / (self.bandwidth * np.where(self.matrix, c[INDEX["traffic"]], e)) + 1 / (self.units * c[INDEX["stream"]]))
         work = np.sqrt(np.sqrt(compute ** 4 + memory ** 4))

@@ -39,7 +39,10 @@ Lowered softmax(const LayerInput& in) {
 /// three numbers (Shoeybi et al. 2019, Megatron-LM, section 3, whose three sums over the devices come to the
 /// same). In memory everything is fp32, whatever the logits are: half ones are copied, and so is their
 /// gradient before it goes on in half precision; nll_loss and log_softmax each make one
-/// (torch.nn.functional.cross_entropy).
+/// (torch.nn.functional.cross_entropy). Where these are kernels of their own they move 40 bytes for each fp32
+/// logit in both passes: log_softmax reads three times and writes, nll_loss clears a gradient, and the way
+/// back reads that twice, the log-probabilities once, and writes; 12 more copy half ones and their gradient
+/// (counted in ATen's SoftMax.cu, as recalled). That is twice what one kernel a pass moves, in fp32.
 Lowered cross_entropy(const LayerInput& in) {
   const Shape& shape = in.only(1);
   const int64_t length = classes(shape);
@@ -54,6 +57,12 @@ Lowered cross_entropy(const LayerInput& in) {
     out.forward_exchanges = {{Exchange::Kind::gather, 1, 1, words * 4 / in.element_size()}};
   }
   out.backward_data = {softmax_kernel(Pass::backward_data, rows, length, 1, 2, in.element_size())};
+  if (!in.divided) {
+    for (Kernel* k : {&out.forward[0], &out.backward_data[0]}) {
+      k->parts = 2;
+      k->eager = true;
+    }
+  }
   using Life = OwnTensor::Life;
   out.own = {{elements(shape), 4, Life::kept}, {elements(shape), 4, Life::backward}};
   if (in.element_size() < 4) {

@@ -21,6 +21,7 @@ namespace {
 constexpr double kWinograd = 2.25;       // F(2x2, 3x3): 36 multiplications become 16
 constexpr double kTile = 128.0 * 128.0;  // outputs of one thread block of a large product
 constexpr double kDepth = 512;           // multiply-adds per output at which `fill` is stated
+constexpr double kLarge = 0.97;          // `used` of the products that boards are measured by, 4,096 and more
 
 // clang-format off
 /// Members of a curve in stock.json, as used in the formula of the header.
@@ -130,7 +131,7 @@ double p4(double a, double b) { return std::sqrt(std::sqrt(a * a * a * a + b * b
 
 struct KernelCost::Impl {
   Curve curve;
-  /// Of products: datasheet, and the fastest measured.
+  /// Of products: what efficiencies are relative to, and the fastest measured.
   struct Rate {
     double peak = 0, best = 0;
   };
@@ -283,11 +284,17 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
   impl_->recipe = recipe;
   impl_->precision = precision;
   impl_->factors = matrix ? recipe.matrix : recipe.fp32;
-  // Without matrix units libraries accumulate fp16 products in fp32, whatever the fp16 rate is.
+  // Without matrix units libraries accumulate fp16 products in fp32, whatever the fp16 rate is. Where a
+  // board's fastest product is less than the curve's part of the datasheet, power holds its clock down: then
+  // the peak is what that product is the curve's part of.
   const auto rate = [&](Precision p) {
-    const double best = device.best_product[static_cast<std::size_t>(p)].flops_per_second;
-    return Impl::Rate{matrix ? device.product_peak(p).flops_per_second : fp32,
-                      matrix && best > 0 ? best : std::numeric_limits<double>::infinity()};
+    const bool own = matrix || p == Precision::tf32;
+    const double best =
+        device.best_product[static_cast<std::size_t>(own ? p : Precision::fp32)].flops_per_second;
+    const double stated = matrix ? device.product_peak(p).flops_per_second : fp32;
+    if (!(best > 0)) return Impl::Rate{stated, std::numeric_limits<double>::infinity()};
+    return Impl::Rate{std::min(stated, best / (impl_->curve.term[gemm] * kLarge)),
+                      matrix ? best : std::numeric_limits<double>::infinity()};
   };
   impl_->product = rate(precision);
   impl_->half = rate(precision == Precision::fp8 ? Precision::bf16 : precision);

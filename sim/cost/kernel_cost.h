@@ -13,11 +13,14 @@
 // M, N, K (and G products) are the matrix product that a gemm or an implicit-gemm convolution does in its
 // pass; W = G M N sqrt(K) / units says in tiles how well the product fills the device. `gather` is what
 // convolutions on matrix units wait for operands, flops / (units * feed): it keeps boards with huge matrix
-// peaks from huge convolution rates. Depthwise convolutions and all kinds without a matrix product are memory
-// only. Products of 2-byte numbers on matrix units whose features or channels are no multiple of 8 reach
-// `odd` of the rate. `floor` is the roofline at efficiency 1. What the host takes to issue kernels is none of
-// the chip's costs: schemes/recipe.h. A recipe's factors multiply the efficiency of convolutions and divide
-// the bytes of normalisation, pooling and elementwise kernels.
+// peaks from huge convolution rates. `peak` is the datasheet's, but for boards whose fastest measured product
+// (Device::best_product) is less than `gemm` of that, for want of power (L4, A10, H100 PCIe, fp32 on Ampere
+// and later): there it is that product divided by `gemm` and by what its size uses. Depthwise convolutions
+// and all kinds without a matrix product are memory only. Products of 2-byte numbers on matrix units whose
+// features or channels are no multiple of 8 reach `odd` of the rate. `floor` is the roofline at efficiency 1.
+// What the host takes to issue kernels is none of the chip's costs: schemes/recipe.h. A recipe's factors
+// multiply the efficiency of convolutions and divide the bytes of normalisation, pooling and elementwise
+// kernels.
 #include <memory>
 #include <string>
 #include <vector>

@@ -104,7 +104,7 @@ TEST(Recipe, OperationsThatAreKeptInFp32MoveTwiceTheBytesOfHalfPrecision) {
     return count;
   };
   EXPECT_EQ(upcast(tensorflow, Precision::fp16),
-            12 * 5 + 4);  // GELU, two dropouts, two norms; of the head too
+            12 * 5 + 6);  // GELU, two dropouts, two norms; of the head too, and two losses
   EXPECT_EQ(upcast(tensorflow, Precision::fp32), 0);
   EXPECT_EQ(upcast(compiled, Precision::fp16), 0);
 }
@@ -131,6 +131,17 @@ std::vector<Kernel> forward_of(const char* model, std::string_view type) {
     if (graph.layers()[i].type != nullptr && graph.layers()[i].type->name == type) return lowered[i].forward;
   }
   return {};
+}
+
+TEST(Recipe, EagerPyTorchMovesLogitsInFp32KernelByKernel) {
+  const Recipe eager = load_recipe("pytorch"), compiled = load_recipe("pytorch-compiled");
+  const std::vector<Kernel> loss = forward_of("gpt2", "cross-entropy");
+  ASSERT_EQ(loss.size(), 1U);
+  EXPECT_TRUE(upcasts(eager, loss[0], Precision::bf16));
+  EXPECT_FALSE(upcasts(eager, loss[0], Precision::fp32));
+  EXPECT_FALSE(upcasts(compiled, loss[0], Precision::bf16));
+  EXPECT_EQ(launches(eager, loss[0]), 2);
+  EXPECT_EQ(launches(compiled, loss[0]), 1);
 }
 
 TEST(Recipe, EagerPyTorchComposesWhatItHasNoKernelOf) {

@@ -211,5 +211,21 @@ TEST(KernelCost, RefusesADeviceWithoutRates) {
   EXPECT_THROW(KernelCost(d, Precision::fp32), InputError);
 }
 
+/// The L4 has 72 W for 58 multiprocessors: its products reach half of the datasheet (device file).
+TEST(KernelCost, ABoardShortOfPowerMultipliesAsItsBestProduct) {
+  const Device l4 = Device::load("l4");
+  Device stated = l4;
+  stated.best_product = {};
+  const Kernel k = gemm(8192, 8192, 8192, 2);
+  const auto rate = [&](const Device& d, Precision p) {
+    return static_cast<double>(k.flops.n) / KernelCost(d, p).seconds(k);
+  };
+  for (const Precision p : {Precision::bf16, Precision::fp32}) {
+    const double best = l4.best_product[static_cast<std::size_t>(p)].flops_per_second;
+    EXPECT_NEAR(rate(l4, p) / best, 1, 0.05) << name(p);
+    EXPECT_GT(rate(stated, p), 1.5 * best) << name(p);
+  }
+}
+
 }  // namespace
 }  // namespace tandem::tests
