@@ -82,8 +82,9 @@ MemoryHabits::Weights weights_of(const MemoryHabits& habits, const Program& prog
 }
 
 bool under_autocast(const MemoryHabits& habits, const Program& program, const Offload& offload) {
-  return weights_of(habits, program, offload) == MemoryHabits::Weights::fp32 &&
-         program.sharding.parameters == 1 && !offload.parameters;
+  using Weights = MemoryHabits::Weights;
+  const bool whole = program.grid.axes.empty() && !offload.optimizer && !offload.parameters;
+  return habits.weights == Weights::fp32 || (habits.weights == Weights::automatic && whole);
 }
 
 }  // namespace tandem::schemes

@@ -43,7 +43,8 @@ MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>
 /// Those weights, or what a job with this program keeps where that is automatic: frameworks that divide a
 /// model, or its optimiser's state, keep it in the format that they compute in.
 MemoryHabits::Weights weights_of(const MemoryHabits& habits, const Program& program, const Offload& offload);
-/// Does a job in half precision cast fp32 parameters where they are used?
+/// Does a job in half precision compute under autocast? The same on any number of devices: who spreads the
+/// optimiser's state may do so beside it (ZeroRedundancyOptimizer), and presets that do not say "master".
 bool under_autocast(const MemoryHabits& habits, const Program& program, const Offload& offload);
 
 }  // namespace tandem::schemes

@@ -60,8 +60,8 @@ all                                2          4   100.0 %      85.5   1055      
 tf32: Roofline of h200-sxm: 494 TFLOP/s in products, 67 TFLOP/s in all other kernels, 4.8 TB/s. Stock curves with recipe pytorch-channels-last.
 
 kind   pass      shapes   launches      time   TFLOP/s   GB/s   of roofline   stock / measured
-gemm   forward        1          3   100.0 %       494    724         100 %               1.28
-all                   1          3   100.0 %       494    724         100 %               1.28
+gemm   forward        1          3   100.0 %       494    724         100 %               1.30
+all                   1          3   100.0 %       494    724         100 %               1.30
 )");
   const std::string bf16 = shown(tool({"show", "profile", file, "--precision", "bf16"}).out, file);
   EXPECT_EQ(shown(result.out, file).substr(0, bf16.size()), bf16);

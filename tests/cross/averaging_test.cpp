@@ -148,12 +148,12 @@ TEST(Averaging, GossipIsTwoVersionsBehindInBothEngines) {
   }
 }
 
-/// A worker of half the speed holds nobody back, and its own model is averaged with meanwhile.
+/// A worker of a third of the speed holds nobody back, and its own model is averaged with meanwhile.
 TEST(Averaging, GossipWaitsForNobody) {
   const ResolvedScheme gossip = resolve_scheme("gossip", {}), sync = resolve_scheme("allreduce", {});
   const auto rate = [](const ResolvedScheme& scheme, bool slow) {
     Prediction p = prediction({scheme.name, {4, 1, 4}}, scheme, 200);
-    if (slow) p.disturbance->slow = {{3, 2.0}};
+    if (slow) p.disturbance->slow = {{3, 3.0}};
     return simulate(p);
   };
   const Report slowed = rate(gossip, true);

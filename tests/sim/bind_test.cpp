@@ -104,8 +104,9 @@ std::pair<double, double> operations(const char* model) {
   double forward = 0, backward = 0;
   for (const Task& task : program.tasks) {
     for (const Kernel& k : task.kernels) {
-      forward += k.pass == Pass::forward ? static_cast<double>(k.repeat) : 0;
-      backward += k.pass == Pass::backward_data ? static_cast<double>(k.repeat) : 0;
+      const auto launched = static_cast<double>(launches(scheme.recipe, k));
+      forward += k.pass == Pass::forward ? launched : 0;
+      backward += k.pass == Pass::backward_data ? launched : 0;
     }
   }
   return {forward, backward};
