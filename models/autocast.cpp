@@ -18,8 +18,8 @@ AutocastFormat autocast_format(std::string_view type) {
                                         "attention", "rnn", "lstm", "gru"}) {
     if (type == matrix) return AutocastFormat::half;
   }
-  for (const std::string_view sum :
-       {"layer-norm", "rms-norm", "group-norm", "pixel-norm", "softmax", "cross-entropy", "mse", "softplus"}) {
+  for (const std::string_view sum : {"layer-norm", "rms-norm", "group-norm", "pixel-norm", "softmax",
+                                     "cross-entropy", "mse", "softplus"}) {
     if (type == sum) return AutocastFormat::wide;
   }
   for (const std::string_view weighted : {"position-embedding", "cls-token", "scale"}) {

@@ -11,8 +11,8 @@
 
 namespace tandem::models {
 
-/// In which format a layer computes under autocast: 2 bytes, 4, the widest of its inputs, or 4 without casts of
-/// its inputs, because it has weights that no product reads.
+/// In which format a layer computes under autocast: 2 bytes, 4, the widest of its inputs, or 4 without casts
+/// of its inputs, because it has weights that no product reads.
 enum class AutocastFormat : uint8_t { half, wide, widest, promoted };
 AutocastFormat autocast_format(std::string_view type);
 

@@ -53,8 +53,8 @@ struct Kernel {
   /// Kernels over the same tensors that a framework without fused ones composes this of (Recipe). Of a gemm
   /// 2: the second adds a bias to the product.
   int64_t parts = 1;
-  /// Eager PyTorch composes it too, having no kernel of its own for it: of `parts` kernels, those of norms and
-  /// losses in fp32.
+  /// Eager PyTorch composes it too, having no kernel of its own for it: of `parts` kernels, those of norms
+  /// and losses in fp32.
   bool eager = false;
   /// Stays in 2 bytes where products of the model are in fp8: what makes logits (as Transformer Engine and
   /// torchao leave it).

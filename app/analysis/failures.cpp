@@ -177,7 +177,7 @@ Bytes checkpoint_bytes(const Question& q) {
   Optimizer kept = *q.optimizer;  // pages of it that lie in the host's memory too
   kept.paged = false;
   for (const Layer& layer : q.graph.layers()) {
-    for (const Parameter& parameter : layer.parameters) 
+    for (const Parameter& parameter : layer.parameters)
       out += Bytes{kept.device_state(parameter.elements, parameter.rows)};
   }
   return out;
