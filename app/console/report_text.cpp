@@ -175,7 +175,9 @@ std::string bound_by(const Report& r) {
   const auto& b = r.bottleneck;
   std::string out = resource_words(r);
   if (b.resource == "compute") return out;
-  out += fmt::format(", {:.0f} % of the step", 100 * b.share);
+  // Where workers wait for what a link brings to others, the exposed time is not the link's share.
+  const double removable = b.gain_if_unlimited ? 1 - 1 / (1 + *b.gain_if_unlimited) : 0;
+  if (b.share >= removable / 2) out += fmt::format(", {:.0f} % of the step", 100 * b.share);
   if (b.gain_if_unlimited) out += fmt::format(" (unlimited: {:+.0f} %)", 100 * *b.gain_if_unlimited);
   return out;
 }

@@ -21,6 +21,17 @@ TEST(ReportText, NamesOneSlowWorkerOrAllThatAreSlow) {
             "compute of slower workers, awaited for 60 % of the step (most: worker 3 on gpu3 35 %)");
 }
 
+TEST(ReportText, ALinkThatOthersWaitForHasNoShareOfItsOwn) {
+  Report r;
+  r.bottleneck.resource = "links.nvlink.bandwidth";
+  r.bottleneck.share = 0.3;
+  r.bottleneck.gain_if_unlimited = 0.4;
+  EXPECT_EQ(app::bound_by(r), "nvlink bandwidth, 30 % of the step (unlimited: +40 %)");
+  r.bottleneck.share = 0.02;
+  r.bottleneck.gain_if_unlimited = 1.36;
+  EXPECT_EQ(app::bound_by(r), "nvlink bandwidth (unlimited: +136 %)");
+}
+
 TEST(ReportText, OnlyStagesHaveMicroBatches) {
   Report r;
   r.batch_per_device = 32;
