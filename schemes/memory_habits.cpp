@@ -75,16 +75,10 @@ MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>
 MemoryHabits::Weights weights_of(const MemoryHabits& habits, const Program& program, const Offload& offload) {
   using Weights = MemoryHabits::Weights;
   Weights out = habits.weights;
-  const bool master = program.sharding.state > 1 || offload.optimizer || !program.grid.axes.empty();
+  const bool master = !program.grid.axes.empty() || offload.optimizer || offload.parameters;
   if (out == Weights::automatic) out = master ? Weights::master : Weights::fp32;
   // The fp32 copy is where it is updated.
   return offload.optimizer && out == Weights::master ? Weights::half : out;
-}
-
-bool under_autocast(const MemoryHabits& habits, const Program& program, const Offload& offload) {
-  using Weights = MemoryHabits::Weights;
-  const bool whole = program.grid.axes.empty() && !offload.optimizer && !offload.parameters;
-  return habits.weights == Weights::fp32 || (habits.weights == Weights::automatic && whole);
 }
 
 }  // namespace tandem::schemes

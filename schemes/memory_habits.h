@@ -16,7 +16,7 @@ namespace tandem::schemes {
 struct MemoryHabits {
   /// Training in half precision: fp32 parameters cast where they are used (autocast), 2-byte parameters
   /// beside an fp32 master copy that the optimiser owns (Megatron, DeepSpeed, Apex O2), or 2-byte parameters
-  /// only. Automatic: a master copy where the optimiser's state is spread or offloaded, else autocast.
+  /// only. Automatic: see weights_of().
   enum class Weights : uint8_t { automatic, fp32, master, half } weights = Weights::automatic;
   /// Temporaries of an update: the size of all parameters (torch._foreach_*), of one, or none.
   enum class Update : uint8_t { foreach, each, fused, backward } update = Update::foreach;
@@ -41,10 +41,9 @@ MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>
                            const std::string& owner, const Place& place);
 
 /// Those weights, or what a job with this program keeps where that is automatic: frameworks that divide a
-/// model, or its optimiser's state, keep it in the format that they compute in.
+/// model, or keep its optimiser or parameters on the host, keep it in the format that they compute in; others
+/// train under autocast, also where the optimiser's state is spread (ZeroRedundancyOptimizer). Presets of
+/// frameworks that do otherwise say "master".
 MemoryHabits::Weights weights_of(const MemoryHabits& habits, const Program& program, const Offload& offload);
-/// Does a job in half precision compute under autocast? The same on any number of devices: who spreads the
-/// optimiser's state may do so beside it (ZeroRedundancyOptimizer), and presets that do not say "master".
-bool under_autocast(const MemoryHabits& habits, const Program& program, const Offload& offload);
 
 }  // namespace tandem::schemes

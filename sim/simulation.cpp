@@ -230,7 +230,7 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   in.system = p_.system;
   in.job = p_.job;
   in.profile = p_.profile;
-  in.autocast = under_autocast(habits_of(p_), *in.program, p_.job.offload);
+  in.autocast = weights_of(habits_of(p_), *in.program, p_.job.offload) == MemoryHabits::Weights::fp32;
   in.measured = p_.measured;
   in.compute_scale = scale;
   in.speeds = p_.speeds;

@@ -329,15 +329,11 @@ double KernelCost::seconds(const Kernel& kernel, Needs* needs) const {
   const double floor =
       std::max(count(kernel.flops.n) / (d.peak_of(kernel) * found.gain), bytes / d.bandwidth);
   const double repeat = count(launches(d.recipe, kernel, d.precision));
-  if (const Kernel cast = cast_beside(d.recipe, kernel, d.precision); !cast.shape.empty()) {
-    Kernel alone = kernel;
-    alone.casts = 0;
-    return seconds(alone) + seconds(cast);
-  }
-  if (const Kernel bias = bias_after(d.recipe, kernel); !bias.shape.empty())
-    return repeat * std::max(floor, d.launch + work) + seconds(bias);
-  if (kernel.kind == KernelKind::optimizer) return d.launch + repeat * std::max(floor, work);
-  return repeat * std::max(floor, d.launch + work);
+  double seconds = repeat * std::max(floor, d.launch + work);
+  if (kernel.kind == KernelKind::optimizer) seconds = d.launch + repeat * std::max(floor, work);
+  for (const Kernel& beside : {cast_beside(d.recipe, kernel, d.precision), bias_after(d.recipe, kernel)})
+    if (!beside.shape.empty()) seconds += this->seconds(beside);
+  return seconds;
 }
 
 double KernelCost::relative_error() const { return impl_->curve.relative_error; }

@@ -3,6 +3,7 @@
 // the network closes) over what earlier rings left, again and again.
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/nccl_tuning.h"
@@ -70,7 +71,9 @@ class Search {
     const auto& node = group.by_node.front();
     for (std::size_t i = 0; i < size_; ++i) {
       for (std::size_t j = 0; j < size_; ++j) {
-        inside_.push_back(i == j ? Hop{} : left_.hop({system.route(node[i], node[j])}));
+        const Route route = i == j ? Route{} : system.route(node[i], node[j]);
+        inside_.push_back(left_.hop({route}));
+        latency_.push_back(route.latency.seconds());
       }
     }
     if (group.nodes() > 1) {
@@ -197,17 +200,22 @@ class Search {
       return;
     }
     const std::size_t at = order_.back();
-    // Neighbours by width, then by distance in rank order.
-    std::vector<std::pair<double, std::size_t>> next;
+    // Neighbours by width, then the nearest, then by rank order, so that numbers given otherwise matter little.
+    struct Neighbour {
+      double negative_width, latency;
+      std::size_t member;
+    };
+    std::vector<Neighbour> next;
     for (std::size_t k = 1; k < size_; ++k) {
       const std::size_t j = (at + k) % size_;
       if (taken_[j]) continue;
       const double wide = left_.with(inside(at, j), rate);
-      if (wide > best_rate_ * (1 + 1e-9)) next.emplace_back(-wide, j);
+      if (wide > best_rate_ * (1 + 1e-9)) next.push_back({-wide, latency_[at * size_ + j], j});
     }
-    std::stable_sort(next.begin(), next.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [wide, j] : next) {
+    std::stable_sort(next.begin(), next.end(), [](const Neighbour& a, const Neighbour& b) {
+      return std::tie(a.negative_width, a.latency) < std::tie(b.negative_width, b.latency);
+    });
+    for (const auto& [wide, latency, j] : next) {
       if (best_rate_ >= bound_) return;
       const Hop& h = inside(at, j);
       left_.mark(h, 1);
@@ -230,6 +238,7 @@ class Search {
   Residual left_;
   bool cycle_ = true;
   std::vector<Hop> inside_, closing_;
+  std::vector<double> latency_;  // seconds, of the route between two members, as inside_
   std::vector<char> taken_;
   std::vector<uint32_t> order_, best_;
   std::size_t last_ = 0;  // where a path must end

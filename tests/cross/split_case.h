@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Small models that are split over workers, and how they are executed.
+#include <map>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -62,85 +63,28 @@ inline std::ostream& operator<<(std::ostream& out, const SplitCase& s) {
   return out << (s.offload == "off" ? "" : ", its optimizer on the host");
 }
 
-inline const Graph& split_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/split.json");
-  return graph;
-}
-
-/// A vocabulary that does not divide: two and four parts end in padding.
-inline const Graph& text_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/text.json");
-  return graph;
-}
-
-inline const Graph& rotary_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/rotary.json");
-  return graph;
-}
-
-inline const Graph& normed_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/rotary.json:qk_norm=1");
-  return graph;
-}
-
-inline const Graph& mixture_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/mixture.json");
-  return graph;
-}
-
-inline const Graph& biased_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/mixture.json:bias=1");
-  return graph;
-}
-
-inline const Graph& scored_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/scored.json");
-  return graph;
-}
-
-inline const Graph& convolutions_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/weird.json");
-  return graph;
-}
-
-inline const Graph& experts_model() {
-  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/experts.json");
-  return graph;
-}
-
-inline const Graph& adapted_model(bool stored) {
-  static const auto adapted = [](const char* text) {
-    return with_adapter(split_model(), parse_adapter(text, Place{}), Place{});
+/// Loaded once each. "text" has a vocabulary that does not divide: two and four parts end in padding.
+inline const Graph& model_of(Of of) {
+  static const auto file = [](const char* name) {
+    return Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/" + name);
   };
-  static const Graph graphs[] = {adapted("lora:rank=3,on=attention+mlp"),
-                                 adapted("qlora:rank=3,on=attention+mlp")};
-  return graphs[stored ? 1 : 0];
-}
-
-inline const Graph& model_of(const SplitCase& s) {
-  switch (s.of) {
-    case Of::text:
-      return text_model();
-    case Of::rotary:
-      return rotary_model();
-    case Of::mixture:
-      return mixture_model();
-    case Of::biased:
-      return biased_model();
-    case Of::scored:
-      return scored_model();
-    case Of::normed:
-      return normed_model();
-    case Of::convolutions:
-      return convolutions_model();
-    case Of::experts:
-      return experts_model();
-    case Of::adapters:
-    case Of::stored:
-      return adapted_model(s.of == Of::stored);
-    default:
-      return split_model();
-  }
+  static const auto adapted = [](const char* text) {
+    return with_adapter(file("split.json"), parse_adapter(text, Place{}), Place{});
+  };
+  static const std::map<Of, Graph> graphs = {
+      {Of::images, file("split.json")},
+      {Of::text, file("text.json")},
+      {Of::experts, file("experts.json")},
+      {Of::adapters, adapted("lora:rank=3,on=attention+mlp")},
+      {Of::stored, adapted("qlora:rank=3,on=attention+mlp")},
+      {Of::rotary, file("rotary.json")},
+      {Of::mixture, file("mixture.json")},
+      {Of::normed, file("rotary.json:qk_norm=1")},
+      {Of::convolutions, file("weird.json")},
+      {Of::biased, file("mixture.json:bias=1")},
+      {Of::scored, file("scored.json")},
+  };
+  return graphs.at(of);
 }
 
 inline const Dataset& digits() {
@@ -150,7 +94,7 @@ inline const Dataset& digits() {
 
 inline Execution split_execution(const SplitCase& s, const ResolvedScheme& scheme) {
   Execution e;
-  e.job.graph = &model_of(s);
+  e.job.graph = &model_of(s.of);
   e.job.scheme = &scheme;
   e.backend = &backends_registry().at("cpu");
   e.cluster = {s.devices, s.nodes, s.devices / s.nodes};

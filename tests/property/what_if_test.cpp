@@ -106,7 +106,7 @@ TEST(Renumbering, ChangesNothing) {
     for (const char* scheme : {"allreduce:algorithm=auto", "parameter-server:mode=async"}) {
       const double rate = predict(graph, system, scheme, all).samples_per_second;
       for (uint64_t seed = 1; seed <= 4; ++seed) {
-        EXPECT_NEAR(predict(graph, renumbered(name, seed), scheme, all).samples_per_second / rate, 1, 1e-5)
+        EXPECT_NEAR(predict(graph, renumbered(name, seed), scheme, all).samples_per_second / rate, 1, 1e-6)
             << scheme << " on " << name << ", order " << seed;
       }
     }
