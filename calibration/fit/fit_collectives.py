@@ -33,15 +33,16 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PROFILE = os.path.join(ROOT, "calibration/profiles/links.json")
 DATA = os.path.join(ROOT, "calibration/data/collectives")
 # Judged, never fitted: application-level timings, machines whose transport bypasses the library's own protocols (EFA,
-# the TCPX of GCP's A3 under dgx-h100), two cards whose host is not the eight's, four GPUs of a shared server, and one
-# thread that launches for all GPUs of a server: up to 1 MiB every operation takes what its launches take.
-NOT_FITTED = re.compile(r"^(copper-k80|p4d\.24xlarge|p5\.48xlarge|g4dn-metal|p3dn-rings)|^dgx-h100,[^,]*nodes=|^hgx-h200,[^,]*nodes="
+# the TCPX of GCP's A3 under dgx-h100) or has the rate of a host's thread (sockets), two cards whose host is not the
+# eight's, four GPUs of a shared server, and one thread that launches for all GPUs of a server: up to 1 MiB every
+# operation takes what its launches take.
+NOT_FITTED = re.compile(r"^(copper-k80|p4d\.24xlarge|p5\.48xlarge|g4dn-metal|p3dn-rings|one-gpu-tcp)|^dgx-h100,[^,]*nodes=|^hgx-h200,[^,]*nodes="
                         r"|^4090-pcie-8x,[^,]*,[^,]*,2,|^dgx-a100,[^,]*2\.20\.5;|^azure-ndv4-a100,[^,]*harness=1x[248]|^dgx-a100,[^,]*2\.18;nodes=")
-# A figure of calibration/profiles/network_software.json or a constant was taken from them: no judges. All-gathers over TCPX
-# and TCPXO that their steps come from, two p4de that "window" was set on, one thread for 2, 4 and 8 devices of Azure's that
-# "launch" and "group_launch" were set on.
+# A figure of calibration/profiles/network_software.json or a constant was taken from them: no judges. The issue that a
+# socket's thread has its rate from, all-gathers over TCPX and TCPXO that their steps come from, two p4de that "window"
+# was set on, one thread for 2, 4 and 8 devices of Azure's that "launch" and "group_launch" were set on.
 SET_ON = re.compile(r"^dgx-h100,[^,]*transport.name=tcpxo?;harness=1x1x20,all_gather|^p4d\.24xlarge,[^,]*2\.18;"
-                    r"|^azure-ndv4-a100,[^,]*harness=1x[248]")
+                    r"|^azure-ndv4-a100,[^,]*harness=1x[248]|^one-gpu-tcp[^,]*,device=v100")
 
 # Constants that move, per entry: path in the entry. "@name" is the protocol of that name.
 SPACE = {
