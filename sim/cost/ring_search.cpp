@@ -200,7 +200,8 @@ class Search {
       return;
     }
     const std::size_t at = order_.back();
-    // Neighbours by width, then the nearest, then by rank order, so that numbers given otherwise matter little.
+    // Neighbours by width, then the nearest, then by rank order, so that numbers given otherwise matter
+    // little.
     struct Neighbour {
       double negative_width, latency;
       std::size_t member;

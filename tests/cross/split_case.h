@@ -63,28 +63,32 @@ inline std::ostream& operator<<(std::ostream& out, const SplitCase& s) {
   return out << (s.offload == "off" ? "" : ", its optimizer on the host");
 }
 
-/// Loaded once each. "text" has a vocabulary that does not divide: two and four parts end in padding.
+/// Loaded once each, by one thread. "text" has a vocabulary that does not divide: two and four parts end in
+/// padding.
 inline const Graph& model_of(Of of) {
-  static const auto file = [](const char* name) {
-    return Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/" + name);
+  struct Source {
+    const char* file;
+    const char* adapter = nullptr;
   };
-  static const auto adapted = [](const char* text) {
-    return with_adapter(file("split.json"), parse_adapter(text, Place{}), Place{});
+  static const std::map<Of, Source> sources = {
+      {Of::images, {"split.json"}},
+      {Of::text, {"text.json"}},
+      {Of::experts, {"experts.json"}},
+      {Of::adapters, {"split.json", "lora:rank=3,on=attention+mlp"}},
+      {Of::stored, {"split.json", "qlora:rank=3,on=attention+mlp"}},
+      {Of::rotary, {"rotary.json"}},
+      {Of::mixture, {"mixture.json"}},
+      {Of::normed, {"rotary.json:qk_norm=1"}},
+      {Of::convolutions, {"weird.json"}},
+      {Of::biased, {"mixture.json:bias=1"}},
+      {Of::scored, {"scored.json"}},
   };
-  static const std::map<Of, Graph> graphs = {
-      {Of::images, file("split.json")},
-      {Of::text, file("text.json")},
-      {Of::experts, file("experts.json")},
-      {Of::adapters, adapted("lora:rank=3,on=attention+mlp")},
-      {Of::stored, adapted("qlora:rank=3,on=attention+mlp")},
-      {Of::rotary, file("rotary.json")},
-      {Of::mixture, file("mixture.json")},
-      {Of::normed, file("rotary.json:qk_norm=1")},
-      {Of::convolutions, file("weird.json")},
-      {Of::biased, file("mixture.json:bias=1")},
-      {Of::scored, file("scored.json")},
-  };
-  return graphs.at(of);
+  static std::map<Of, Graph> loaded;
+  if (const auto known = loaded.find(of); known != loaded.end()) return known->second;
+  const Source& source = sources.at(of);
+  Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/" + source.file);
+  if (source.adapter != nullptr) graph = with_adapter(graph, parse_adapter(source.adapter, Place{}), Place{});
+  return loaded.emplace(of, std::move(graph)).first->second;
 }
 
 inline const Dataset& digits() {
