@@ -216,13 +216,14 @@ class Search {
     std::stable_sort(next.begin(), next.end(), [](const Neighbour& a, const Neighbour& b) {
       return std::tie(a.negative_width, a.latency) < std::tie(b.negative_width, b.latency);
     });
-    for (const auto& [wide, latency, j] : next) {
+    for (const Neighbour& n : next) {
       if (best_rate_ >= bound_) return;
+      const std::size_t j = n.member;
       const Hop& h = inside(at, j);
       left_.mark(h, 1);
       taken_[j] = 1;
       order_.push_back(static_cast<uint32_t>(j));
-      extend(-wide);
+      extend(-n.negative_width);
       order_.pop_back();
       taken_[j] = 0;
       left_.mark(h, -1);
