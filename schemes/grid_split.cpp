@@ -27,7 +27,12 @@ void set_schedule(GridSplit& split, const std::string& schedule, int64_t micro_b
   const int64_t micros = micro_batches > 0 ? micro_batches : stages > 1 ? 4 * stages : 1;
   split.shape = {stages, static_cast<int32_t>(micros), static_cast<int32_t>(stages > 1 ? parts : 1)};
   split.schedule = &schedules_registry().at(stages > 1 ? schedule : "1f1b");
+  split.waits = split.schedule->waits;
   check_shape(*split.schedule, split.shape);
+}
+
+void set_waiting(GridSplit& split, const std::string& overlap) {
+  if (overlap != "auto") split.waits = overlap == "off";
 }
 
 /// Devices that hold the model once.
@@ -128,6 +133,8 @@ GridSplit hybrid_split(const Options& o, int64_t devices) {
   split.sharding = o.text("sharding") == "none" ? 0 : o.text("sharding")[0] - '0';
   split.bucket = o.bytes("bucket");
   set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"));
+  set_waiting(split, o.text("overlap-p2p"));
+  split.scatters = o.flag("scatter-gather") && !split.sequence && !split.overlaps;
   if (split.overlaps && split.shape.stages > 1 && split.schedule->name != "interleaved")
     throw InputError(
         "overlap=on: stages need work of two micro-batches at hand, which schedule=interleaved gives");
@@ -139,6 +146,7 @@ GridSplit pipeline_split(const Options& o, int64_t devices) {
   split.size[kPipeline] = devices;
   split.bucket = BucketRule::kEndless;
   set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"));
+  set_waiting(split, o.text("overlap-p2p"));
   return split;
 }
 

@@ -36,12 +36,18 @@ enum class Payload : uint8_t {
   activations,         ///< outputs of a layer; of layer `key` where `key` says so (Op::key)
   activation_gradients,  ///< their gradients, which a backward pass makes
   exchanged,             ///< what devices exchange in the middle of a pass over layer `key`
+  received_activations,  ///< collective: outputs of layer `key`, of which each partner received a part
+  received_gradients,    ///< collective: their gradients, likewise
   tied_gradients,        ///< send, recv: gradients of a weight of which both roles have a copy
 };
-inline constexpr int kPayloads = 12;
+inline constexpr int kPayloads = 14;
 std::string_view name(Payload payload);
 /// Of layers, which a message's or a collective's key then names, and not of a bucket?
 inline bool of_layers(Payload p) { return p >= Payload::activations; }
+/// Of layers of another stage, from parts that came as messages?
+inline bool received(Payload p) {
+  return p == Payload::received_activations || p == Payload::received_gradients;
+}
 
 struct Op {
   OpKind kind = OpKind::compute;

@@ -206,6 +206,7 @@ class Parser {
     if (has("owners=")) {
       for (const std::string_view owner : list(field("owners"))) c.owners.push_back(index(owner));
     }
+    if (has("parts=")) c.parts = static_cast<int32_t>(index(field("parts")));
     p_.channels.push_back(std::move(c));
   }
 

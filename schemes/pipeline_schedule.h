@@ -41,6 +41,9 @@ struct PipelineSchedule {
   /// The turns of one stage, in order. Requires that the schedule serves the shape. O(micro-batches x
   /// chunks).
   std::vector<Slot> (*slots)(int32_t stage, const PipelineShape& shape);
+  /// A stage begins no pass before what the last one made has left it: one call sends, receives and waits for
+  /// both (Megatron-Core pipeline_parallel/schedules.py, send_forward_recv_backward; PyTorch's Schedule1F1B).
+  bool waits = false;
 };
 
 /// A schedule and what it serves.

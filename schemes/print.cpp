@@ -12,6 +12,7 @@
 //   bucket <i> first=<n> elements=<n> [role=<n>]
 //   collective <i> <kind> axes=<mask> algorithm=<name> root=<n>
 //   channel <i> <from role> -> <to role> <address> keys=<bytes>,<bytes>... [layers=<layer>+...,- ...]
+//     [parts=<n>]
 //   store <i> role=<n> batch=<n> quorum=<n> slack=<n> drop_late=<0|1> shares=<n>
 //   [averaging=<rule>:<rate>:<weight>]
 //     [rate=<rule>] [models=own]
@@ -112,6 +113,7 @@ void print_tables(Out out, const Program& p) {
       fmt::format_to(out, "{}{}", k == 0 ? " layers=" : ",",
                      c.key_layers[k].empty() ? "-" : fmt::format("{}", fmt::join(c.key_layers[k], "+")));
     if (!c.owners.empty()) fmt::format_to(out, " owners={}", fmt::join(c.owners, ","));
+    if (c.parts > 1) fmt::format_to(out, " parts={}", c.parts);
     fmt::format_to(out, "\n");
   }
   for (std::size_t i = 0; i < p.stores.size(); ++i) {

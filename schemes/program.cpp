@@ -19,12 +19,20 @@ std::string_view name(OpKind kind) {
 }
 
 std::string_view name(Payload payload) {
-  constexpr std::string_view names[] = {"none",        "gradients",
-                                        "parameters",  "state",
-                                        "shard",       "sequence-gradients",
-                                        "mean",        "compressed",
-                                        "activations", "activation-gradients",
-                                        "exchanged",   "tied-gradients"};
+  constexpr std::string_view names[] = {"none",
+                                        "gradients",
+                                        "parameters",
+                                        "state",
+                                        "shard",
+                                        "sequence-gradients",
+                                        "mean",
+                                        "compressed",
+                                        "activations",
+                                        "activation-gradients",
+                                        "exchanged",
+                                        "received-activations",
+                                        "received-gradients",
+                                        "tied-gradients"};
   return names[static_cast<std::size_t>(payload)];
 }
 

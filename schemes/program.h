@@ -146,6 +146,9 @@ struct Channel {
   std::vector<std::vector<uint32_t>> key_layers = {};
   /// [key], of `shards`: the instance that has all of the key; empty: each instance has an equal part of it.
   std::vector<uint32_t> owners = {};
+  /// Between roles that divide a model: of the instances that share layers, so many, each sends the part of
+  /// every tensor with its number, cut like a bucket into shards; the receivers gather it.
+  int32_t parts = 1;
 };
 /// Instances of a role, one behind the other.
 struct Instances {

@@ -13,6 +13,7 @@
 #include "schemes/model_cuts.h"
 #include "schemes/pipeline_schedule.h"
 #include "schemes/stage.h"
+#include "schemes/stage_messages.h"
 #include "schemes/training.h"
 
 namespace tandem::schemes {
@@ -27,7 +28,9 @@ class Hybrid {
   Program run() {
     lay_out();
     for (int32_t s = 0; s < split_.shape.stages; ++s) add_stage(s);
-    connect();
+    std::vector<RoleBuilder> roles;
+    for (const Stage& stage : stages_) roles.push_back(stage.role);
+    messages_->connect(b_, std::move(roles));
     connect_copies();
     for (Stage& stage : stages_) write(stage);
     return b_.finish();
@@ -48,6 +51,7 @@ class Hybrid {
     std::vector<OpId> inputs;             ///< first passes over what was copied
     std::vector<InputOps> loads;          ///< of each micro-batch
     OpId last_compute;
+    OpId sent;                        ///< what the next pass waits for, where it does
     std::vector<OpId> made, reduced;  ///< [bucket]; made: all that the chunk does
     std::vector<OpId> gathered;       ///< [bucket]: the first of a step, of sharded parameters
     /// (chunk, micro-batch) -> the sum that its inputs' gradients end with: what the gradients of parameters
@@ -58,10 +62,6 @@ class Hybrid {
   struct CopyWay {
     WeightHolder from, to;
     uint32_t channel = 0;
-  };
-  /// Channels from a stage to the next and back.
-  struct Ways {
-    uint32_t forward = 0, backward = 0;
   };
 
   int64_t stages() const { return split_.shape.stages; }
@@ -100,6 +100,7 @@ class Hybrid {
     b_.shard({level >= 3 ? d : 1, level >= 2 ? d : 1, d, fewer ? split_.shards(true) : 0});
     ranges_ = cut_model(*work_.graph, work_.layers, parts());
     whole_ = std::make_unique<Graph>(work_.graph->slice(split_.slice()));
+    messages_ = std::make_unique<StageMessages>(work_, *whole_, split_, ranges_, mask({kTensor}));
     copies_ = weight_copies(*work_.graph, ranges_, split_.shape.stages);
   }
 
@@ -148,30 +149,6 @@ class Hybrid {
     stage.passages.push_back(passages_of(in, cuts));
   }
 
-  /// Layers whose outputs go from part k of the model to part k + 1.
-  std::vector<uint32_t> between(int32_t part) const {
-    if (part + 1 >= parts()) return {};
-    return crossing(*whole_, ranges_[static_cast<std::size_t>(part) + 1].first);
-  }
-
-  /// A channel each way between neighbours, and between the last stage and the first where there are several
-  /// chunks; its keys are the chunks.
-  void connect() {
-    for (int32_t s = 0; s < split_.shape.stages && stages() > 1; ++s) {
-      const int32_t next = (s + 1) % split_.shape.stages;
-      if (next == 0 && split_.shape.chunks == 1) break;
-      std::vector<Bytes> keys;
-      std::vector<std::vector<uint32_t>> layers;
-      for (int32_t c = 0; c < split_.shape.chunks; ++c) {
-        layers.push_back(between(c * split_.shape.stages + s));
-        keys.push_back(bytes_of_outputs(work_, *whole_, layers.back()));
-      }
-      const RoleBuilder &from = stage(s).role, &to = stage(next).role;
-      ways_.push_back({b_.channel(from, to, Address::same_index, keys, layers),
-                       b_.channel(to, from, Address::same_index, keys, layers)});
-    }
-  }
-
   /// A channel between any two stages with copies of one weight.
   void connect_copies() {
     for (const auto& [owner, holders] : copies_) {
@@ -189,7 +166,6 @@ class Hybrid {
     }
   }
   Stage& stage(int32_t s) { return stages_[static_cast<std::size_t>(s)]; }
-  const Ways& way(int32_t s) const { return ways_[static_cast<std::size_t>(s)]; }
 
   void write(Stage& stage) {
     const std::vector<Slot> slots = split_.schedule->slots(stage.index, split_.shape);
@@ -236,40 +212,6 @@ class Hybrid {
     }
   }
 
-  /// The part before this chunk is held by the stage before, or for the first stage the last one's chunk
-  /// before.
-  struct Neighbour {
-    bool is = false;
-    uint32_t channel = 0, key = 0;
-  };
-  /// `towards`: where activations of the chunk come from (false) or go to (true).
-  Neighbour neighbour(const Stage& stage, int32_t chunk, bool towards, bool backward) const {
-    const int32_t part = chunk * split_.shape.stages + stage.index;
-    const int32_t sender = towards ? part : part - 1;  // in the forward direction
-    if (stages() == 1 || sender < 0 || sender + 1 >= parts()) return {};
-    const Ways& w = way(sender % split_.shape.stages);
-    return {true, backward ? w.backward : w.forward, static_cast<uint32_t>(sender / split_.shape.stages)};
-  }
-
-  OpId receive(Stage& stage, const Slot& slot, const Neighbour& from, bool backward) {
-    if (!from.is) return {};
-    return stage.role.recv(from.channel, from.key, backward ? "receive gradients" : "receive activations")
-        .on(Lane::recv)
-        .of(backward ? Payload::activation_gradients : Payload::activations, from.key)
-        .micro(slot.micro_batch);
-  }
-
-  void send(Stage& stage, const Slot& slot, const Neighbour& to, OpId after, bool backward) {
-    if (!to.is) return;
-    stage.role
-        .send(to.channel, to.key, b_.program().channels[to.channel].key_bytes[to.key],
-              backward ? "send gradients" : "send activations")
-        .on(Lane::send)
-        .of(backward ? Payload::activation_gradients : Payload::activations, to.key)
-        .after(after)
-        .micro(slot.micro_batch);
-  }
-
   /// A stage that reads the model's inputs loads its own, two micro-batches ahead on the device.
   OpId input(Stage& stage, const Slot& slot) {
     if (!work_.input || stage.index != 0 || slot.chunk != 0) return {};
@@ -281,7 +223,8 @@ class Hybrid {
 
   Emission begin_forward(Stage& stage, const Slot& slot) {
     Emission e{slot, &stage.passages[static_cast<std::size_t>(slot.chunk)].forward, input(stage, slot)};
-    e.received = receive(stage, slot, neighbour(stage, slot.chunk, false, false), false);
+    e.received = messages_->receive(stage.index, slot, false);
+    e.sent = stage.sent;
     return e;
   }
 
@@ -289,7 +232,12 @@ class Hybrid {
     OpId& begun = stage.first_forward[static_cast<std::size_t>(e.slot.chunk)];
     if (!begun.valid()) begun = e.first_compute;
     if (e.copied.valid()) stage.inputs.push_back(e.first_compute);
-    send(stage, e.slot, neighbour(stage, e.slot.chunk, true, false), e.done, false);
+    send(stage, e, false);
+  }
+
+  void send(Stage& stage, const Emission& e, bool backward) {
+    const OpId sent = messages_->send(stage.index, e.slot, e.done, backward);
+    if (split_.waits) stage.sent = sent;
   }
 
   /// Whole backward, or the two halves of it. Gradients are reduced behind those of the last micro-batch, or
@@ -303,9 +251,10 @@ class Hybrid {
     ChunkPassages& passages = stage.passages[static_cast<std::size_t>(slot.chunk)];
     Emission e{slot, &passages.backward_of(slot.what, reduces(slot))};
     if (slot.what != Slot::What::weights)
-      e.received = receive(stage, slot, neighbour(stage, slot.chunk, true, true), true);
+      e.received = messages_->receive(stage.index, slot, true);
     else if (const auto sum = stage.summed.find({slot.chunk, slot.micro_batch}); sum != stage.summed.end())
       e.received = sum->second;
+    e.sent = stage.sent;
     return e;
   }
 
@@ -314,8 +263,7 @@ class Hybrid {
     const auto& steps = e.passage->steps;
     if (slot.what == Slot::What::data && !steps.empty() && steps.back().kind == PassageStep::Kind::join)
       stage.summed[{slot.chunk, slot.micro_batch}] = e.at(static_cast<int32_t>(steps.size()) - 1);
-    if (slot.what != Slot::What::weights)
-      send(stage, slot, neighbour(stage, slot.chunk, false, true), e.done, true);
+    if (slot.what != Slot::What::weights) send(stage, e, true);
     if (!reduces(slot)) return;
     std::size_t reached = 0;
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
@@ -369,7 +317,7 @@ class Hybrid {
     for (const uint32_t gather : passage.gathers_behind)
       stage.role.op({e.first.index + gather}).after(stage.last_compute);
     for (const uint32_t step : passage.begins)
-      stage.role.op({e.first.index + step}).after({e.copied, e.received});
+      stage.role.op({e.first.index + step}).after({e.copied, e.received, e.sent});
     for (std::size_t i = 0; i < passage.steps.size() && reduces(e.slot); ++i)
       wait_for_reduction(stage, passage.steps[i], stage.role.op(e.at(static_cast<int32_t>(i))));
     e.done = e.at(passage.done);
@@ -407,7 +355,7 @@ class Hybrid {
     if (step.kind == PassageStep::Kind::gather)
       op.after(stage.last_compute);
     else if (!step.of_bucket() && !e.done.valid())
-      op.after({e.copied, e.received});
+      op.after({e.copied, e.received, e.sent});
     wait_for_reduction(stage, step, op);
     if (gives_result(step, e.slot)) e.done = op;
     if (step.kind != PassageStep::Kind::compute) return;
@@ -587,8 +535,8 @@ class Hybrid {
   std::vector<LayerRange> ranges_;                                    ///< [part]
   std::unique_ptr<Graph> whole_;                                      ///< all layers, shared
   std::vector<Stage> stages_;
-  std::vector<Ways> ways_;  ///< [stage]: to the next
-  WeightCopies copies_;     ///< of an embedding's weight, itself first
+  std::unique_ptr<StageMessages> messages_;
+  WeightCopies copies_;  ///< of an embedding's weight, itself first
   std::vector<CopyWay> copy_ways_;
 };
 

@@ -51,9 +51,9 @@ struct Passage {
 struct Emission {
   Slot slot;
   Passage* passage = nullptr;
-  OpId copied, received;       ///< what its first op waits for
-  std::vector<OpId> ops = {};  ///< [step]; empty where all are there, one behind the other from `first` on
-  OpId first, done;            ///< with the latter the chunk's result is there
+  OpId copied, received, sent;  ///< what its first op waits for
+  std::vector<OpId> ops = {};   ///< [step]; empty where all are there, one behind the other from `first` on
+  OpId first, done;             ///< with the latter the chunk's result is there
   OpId first_compute, last_compute;
   OpId at(int32_t step) const {
     if (step < 0) return {};

@@ -138,7 +138,8 @@ std::vector<std::string> passes_of(const Program& program, const Role& role) {
       if (!(key == open)) text = pass_text(key, chunks);
       open = key;
       out[i] = text;
-    } else if (op.kind == OpKind::collective && of_layers(op.payload) && op.micro == open.micro) {
+    } else if (op.kind == OpKind::collective && of_layers(op.payload) && !received(op.payload) &&
+               op.micro == open.micro) {
       out[i] = text;
     }
   }

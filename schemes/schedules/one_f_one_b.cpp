@@ -28,7 +28,8 @@ void register_one_f_one_b(Registry<PipelineSchedule>& registry) {
                 .summary = "one forward and one backward pass in turns: few micro-batches are held",
                 .source = "Narayanan et al. 2019, PipeDream; 2021, Megatron-LM, section 2.2.1",
                 .refusal = nullptr,
-                .slots = slots_of_one_f_one_b});
+                .slots = slots_of_one_f_one_b,
+                .waits = true});
 }
 
 }  // namespace tandem::schemes

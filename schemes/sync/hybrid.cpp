@@ -39,7 +39,8 @@ PipelineUse pipeline_of(const Options& o, int64_t devices) {
 Offload offloads(const Options&) { return {.optimizer = true}; }
 
 std::vector<OptionSpec> hybrid_options(const OptionSpec& schedule, const OptionSpec& micro,
-                                       const OptionSpec& chunks, const OptionSpec& sequence) {
+                                       const OptionSpec& chunks, const OptionSpec& waiting,
+                                       const OptionSpec& sequence) {
   using Type = OptionSpec::Type;
   return {
       {"data", Type::count, "0", "replicas of the model, experts and all; 0: as many as the devices make", "",
@@ -63,7 +64,10 @@ std::vector<OptionSpec> hybrid_options(const OptionSpec& schedule, const OptionS
       schedule,
       micro,
       chunks,
+      waiting,
       sequence,
+      {"scatter-gather", Type::flag, "on",
+       "devices that share layers each send a part of what the next stage gathers; else each sends all"},
       {"sharding", Type::choice, "none",
        "over the replicas: optimiser state (1), gradients (2), parameters (3)", "none|1|2|3"},
       kShardingGroupOption,
@@ -90,12 +94,15 @@ void register_hybrid(Registry<Scheme>& registry) {
       "chunks", Type::count, "0", "parts of the model on a stage; 0: 2 if interleaved, else 1", "", 0, 64};
   const OptionSpec sequence{"sequence", Type::flag, "off",
                             "devices that share layers divide the sequence between them"};
+  const OptionSpec waiting{"overlap-p2p", Type::choice, "auto",
+                           "stages go on while they send; auto: but with 1f1b, as frameworks do",
+                           "auto|on|off"};
   registry.add({"hybrid", "data, tensor, pipeline, expert and context parallelism in one grid of devices",
-                hybrid_options(schedule, micro, chunks, sequence), compile_hybrid, nullptr, replica_of_hybrid,
-                pipeline_of<hybrid_split>, offloads});
+                hybrid_options(schedule, micro, chunks, waiting, sequence), compile_hybrid, nullptr,
+                replica_of_hybrid, pipeline_of<hybrid_split>, offloads});
   registry.add({"pipeline",
                 "a stage of consecutive layers on each device, micro-batches one behind the other",
-                {schedule, micro, chunks},
+                {schedule, micro, chunks, waiting},
                 compile_split<pipeline_split>,
                 nullptr,
                 nullptr,

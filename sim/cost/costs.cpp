@@ -126,8 +126,8 @@ Transfer Costs::over_links(const Op& op, std::span<const VertexId> members) {
   const Collective& c = program().collectives[op.what];
   // Where products go in as many parts as devices share them, the sum or gather of all parts but one is under
   // the product of another; what is left of it is counted, on its links too.
-  const bool in_parts =
-      in_.job.scheme->recipe.products_in_parts && of_layers(op.payload) && op.payload != Payload::exchanged;
+  const bool in_parts = in_.job.scheme->recipe.products_in_parts && of_layers(op.payload) &&
+                        op.payload != Payload::exchanged && !received(op.payload);
   const Bytes bytes{in_parts ? op.bytes.n / static_cast<int64_t>(members.size()) : op.bytes.n};
   Transfer t = c.kind == CollKind::shift ? links_.exchange(LinkCost::Exchange::sendrecv, bytes, members)
                                          : links_.collective(c.kind, c.algorithm, bytes, members);

@@ -267,6 +267,58 @@ TEST(Hybrid, CopiesOfATiedWeightAddTheirGradients) {
   EXPECT_TRUE(tied_ops(split("hybrid:pipeline=4", {4, 1, 4}), 1).empty());  // in the middle
 }
 
+/// Computing that waits for a message to have left.
+int64_t waits_for_sends(const Program& p) {
+  int64_t count = 0;
+  for (const Role& role : p.roles) {
+    const OpList& ops = role.ops;
+    for (const Op& op : ops) {
+      if (op.kind != OpKind::compute || op.payload != Payload::none) continue;
+      for (const Dep& d : op.deps)
+        count += d.lag == 0 && ops[d.op].kind == OpKind::send && ops[d.op].lane == Lane::send ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+// Megatron-Core, schedules.py: forward_backward_pipelining_without_interleaving() waits for each of its
+// messages. Of 4 stages with 8 micro-batches every pass waits but a stage's first, those behind the 8
+// backward passes of the first stage, and those behind the 8 forward passes of the last.
+TEST(Hybrid, PassesOfOneForwardOneBackwardWaitForWhatWasSent) {
+  const Cluster four{4, 1, 4};
+  EXPECT_EQ(waits_for_sends(split("pipeline:microbatches=8", four)), 8 + 15 + 15 + 7);
+  EXPECT_EQ(waits_for_sends(split("pipeline:microbatches=8,overlap-p2p=on", four)), 0);
+  for (const char* schedule : {"gpipe", "interleaved", "zero-bubble"}) {
+    const std::string text = fmt::format("hybrid:pipeline=4,microbatches=8,schedule={}", schedule);
+    EXPECT_EQ(waits_for_sends(split(text, four)), 0) << schedule;
+    EXPECT_GT(waits_for_sends(split(text + ",overlap-p2p=off", four)), 0) << schedule;
+  }
+}
+
+// Narayanan et al. 2021, section 4.1: b s h / t for each device in place of b s h, and a gather.
+TEST(Hybrid, DevicesThatShareLayersSendAPartEach) {
+  const Cluster four{4, 1, 4};
+  const auto check = [&](const std::string& more, int32_t parts, int64_t sent, int64_t gathers) {
+    SCOPED_TRACE(more);
+    const Program p = split("hybrid:tensor=2,pipeline=2,microbatches=2" + more, four);
+    EXPECT_EQ(p.channels[0].parts, parts);
+    EXPECT_EQ(p.channels[0].key_bytes[0].n, sent);
+    for (const Role& role : p.roles) {
+      int64_t found = 0;
+      for (const Op& op : role.ops) {
+        if (!received(op.payload)) continue;
+        ++found;
+        EXPECT_EQ(op.bytes.n, kTensorBytes);
+        EXPECT_EQ(p.collectives[op.what].kind, CollKind::all_gather);
+      }
+      EXPECT_EQ(found, gathers);
+    }
+  };
+  check("", 2, kTensorBytes / 2, 2);
+  check(",scatter-gather=off", 1, kTensorBytes, 0);
+  check(",sequence=on", 1, kTensorBytes / 2, 0);
+}
+
 TEST(Hybrid, PlacesAreThoseOfTheGrid) {
   const Program p = split("hybrid:tensor=2,pipeline=2,order=pipeline/data/tensor", {8, 1, 8});
   ASSERT_EQ(p.roles.size(), 2U);

@@ -91,6 +91,23 @@ TEST(Pipeline, TakesTheTimeOfItsSchedule) {
   }
 }
 
+// A stage in the middle sends one message each way for a micro-batch. Where it waits for them both are beside
+// its work; else what is left is the way there and back between neighbours, which have two micro-batches
+// under way.
+TEST(Pipeline, AMicroBatchMoreTakesTwoMessagesMoreWhereStagesWait) {
+  const SlotTimes times{2, 3, 2};
+  const int64_t c = 5;
+  const auto length = [&](const char* more, int64_t m) {
+    Plan plan = unit_plan(compiled(fmt::format("pipeline:microbatches={}{}", m, more), gpt(16), 4), times);
+    plan.transfers.front().bytes = static_cast<double>(c);
+    plan.transfers.front().cap = 1e12;  // a byte in a picosecond
+    EXPECT_EQ(what_differs(plan), "");
+    return evaluate(plan, kOptions).iteration_end[0].ps;
+  };
+  EXPECT_EQ(length("", 24) - length("", 16), 8 * (2 + 3 + 2 + 2 * c));
+  EXPECT_EQ(length(",overlap-p2p=on", 24) - length(",overlap-p2p=on", 16), 8 * (2 + 3 + 2 + c));
+}
+
 TEST(Pipeline, SweepEqualsEvents) {
   const System box = System::load("dgx-a100"), halves = System::load("p3.8xlarge", {{"nodes", "2"}});
   for (const char* text : {"pipeline:microbatches=8", "hybrid:tensor=2,pipeline=2,microbatches=4",

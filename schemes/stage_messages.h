@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the stages of a split model send each other: the outputs that the next one reads, and their gradients.
+#include <vector>
+
+#include "schemes/builder.h"
+#include "schemes/grid_split.h"
+#include "schemes/scheme.h"
+
+namespace tandem::schemes {
+
+/// For one thread at a time. What the constructor is given outlives it.
+class StageMessages {
+ public:
+  /// `whole`: all layers, as a device that shares each holds them. `ranges`: [part] of the model, of which
+  /// chunk c of stage s is number c x stages + s. `partners`: the axes of devices that share layers.
+  StageMessages(const Workload& work, const Graph& whole, const GridSplit& split,
+                const std::vector<LayerRange>& ranges, uint32_t partners)
+      : work_(work), whole_(whole), split_(split), ranges_(ranges), partners_(partners) {}
+
+  /// A channel each way between neighbours, and between the last stage and the first where there are several
+  /// chunks; its keys are the chunks. `roles`: [stage]. O(layers).
+  void connect(Builder& builder, std::vector<RoleBuilder> roles);
+
+  /// What a pass over a chunk waits for: a message from the neighbour, and where that comes in parts their
+  /// gather. Invalid where the chunk has none. `backward`: gradients, from the stage behind.
+  OpId receive(int32_t stage, const Slot& slot, bool backward);
+  /// What it made goes on. Invalid likewise.
+  OpId send(int32_t stage, const Slot& slot, OpId after, bool backward);
+
+ private:
+  /// Channels from a stage to the next and back, which hold the same.
+  struct Ways {
+    uint32_t forward = 0, backward = 0;
+  };
+  struct End {
+    bool is = false;
+    uint32_t channel = 0, key = 0;
+  };
+  int32_t stages() const { return split_.shape.stages; }
+  int32_t parts() const { return split_.shape.stages * split_.shape.chunks; }
+  std::vector<uint32_t> between(int32_t part) const;
+  bool alike(const std::vector<std::vector<uint32_t>>& layers) const;
+  Bytes bytes_of(const std::vector<uint32_t>& layers, int32_t parts) const;
+  End end(int32_t stage, int32_t chunk, bool behind, bool backward) const;
+
+  const Workload& work_;
+  const Graph& whole_;
+  const GridSplit& split_;
+  const std::vector<LayerRange>& ranges_;
+  uint32_t partners_ = 0;
+  std::vector<RoleBuilder> roles_;  ///< [stage]
+  std::vector<Ways> ways_;          ///< [stage]: to the next
+};
+
+}  // namespace tandem::schemes
