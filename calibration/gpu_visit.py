@@ -546,6 +546,8 @@ def main():
     unknown = [n for n in names if n not in work and n not in {s for c in CALLS.values() for s in c}]
     if unknown:
         p.error(f"no such stage: {', '.join(unknown)}")
+    # Begun in the background, programs would ignore what is to end them in time.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         for name in names:
             v.stage(name, work.get(name) or getattr(v, name.replace("-", "_")))

@@ -143,6 +143,28 @@ class Figures(unittest.TestCase):
             self.assertIn(text, lines)
 
 
+class InTheBackground(unittest.TestCase):
+    def test_programs_can_be_interrupted(self):
+        """Where a shell has told the visit to ignore that."""
+        with tempfile.TemporaryDirectory() as folder:
+            words = f"""
+import pathlib, signal, sys, time
+sys.path.insert(0, {str(pathlib.Path(gpu_visit.__file__).parent)!r})
+import gpu_visit
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.argv = ["gpu_visit.py", "--only", "doctor", "--out", {folder!r}]
+def doctor(self):
+    return {{"exit": self.end_of(self.start(["sleep", "30"], self.plain), time.monotonic() + 0.5, 10)[0]}}
+gpu_visit.Visit.doctor = doctor
+gpu_visit.main()
+"""
+            began = time.monotonic()
+            subprocess.run([sys.executable, "-c", words], capture_output=True, check=True)
+            self.assertLess(time.monotonic() - began, 8)
+            found = json.loads((pathlib.Path(folder) / "visit.json").read_text())
+            self.assertEqual(found["stages"]["doctor"]["problems"], ["doctor: out of time"])
+
+
 class ShortCall(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
