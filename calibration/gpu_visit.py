@@ -22,6 +22,7 @@ import argparse
 import concurrent.futures
 import datetime
 import json
+import math
 import os
 import pathlib
 import platform
@@ -50,19 +51,20 @@ CALLS = {"1": ["doctor", "conformance", "train-bf16", "hardware", "train-more"],
 # Two workers that share a GPU, against as many on the processor. Those that wait for nobody end nowhere twice.
 MIXTURE = ("mixtral-8x7b:layers=2,hidden=32,heads=4,kv_heads=2,head_dim=8,feed=64,vocabulary=64,sequence=16,experts=4")
 TINY = "transformer-tiny:hidden=16,heads=2,vocabulary=40,sequence=8"
-SCHEMES = [(scheme, TINY, "off") for scheme in [
-    "allreduce", "allreduce:algorithm=ring", "allreduce:compression=fp16", "allreduce:gradients=fp16",
-    "allreduce:compression=int8", "allreduce:compression=topk,density=0.1", "allreduce:compression=powersgd",
-    "parameter-server:compression=int8", "parameter-server:compression=topk,density=0.1", "zero:stage=1",
-    "zero:stage=2", "zero:stage=3", "fsdp", "pipeline:microbatches=4", "pipeline:microbatches=4,schedule=interleaved",
-    "layer-split", "tensor-parallel", "tensor-parallel:sequence=on", "hybrid:context=2", "hybrid:sharding=3",
-    "parameter-server", "parameter-server:server=gpu", "parameter-server:mode=async,server=gpu", "local-sgd:every=3",
-    "diloco:every=3", "data-parallel-master", "delayed-allreduce:delay=2", "hogwild", "gossip"]] + [
+# What no GPU has run comes first.
+SCHEMES = [("allreduce", "digits-mlp", "off", optimizer) for optimizer in
+           ["lamb", "adafactor", "adamw-8bit", "adamw-paged", "adamw-8bit-paged"]] + [
+    (scheme, TINY, "off") for scheme in [
+        "allreduce:compression=int8", "allreduce:compression=topk,density=0.1", "allreduce:compression=powersgd",
+        "parameter-server:compression=int8", "parameter-server:compression=topk,density=0.1", "allreduce:gradients=fp16",
+        "allreduce", "allreduce:algorithm=ring", "allreduce:compression=fp16", "zero:stage=1", "zero:stage=2",
+        "zero:stage=3", "fsdp", "pipeline:microbatches=4", "pipeline:microbatches=4,schedule=interleaved", "layer-split",
+        "tensor-parallel", "tensor-parallel:sequence=on", "hybrid:context=2", "hybrid:sharding=3", "parameter-server",
+        "parameter-server:server=gpu", "parameter-server:mode=async,server=gpu", "local-sgd:every=3", "diloco:every=3",
+        "data-parallel-master", "delayed-allreduce:delay=2", "hogwild", "gossip"]] + [
     ("hybrid:expert=2", MIXTURE, "off"), ("pipeline:microbatches=4", "digits-cnn", "off"),
     ("allreduce", TINY, "optimizer"), ("zero:stage=2", TINY, "optimizer+gradients"),
-    ("zero:stage=3", TINY, "optimizer+parameters")] + [
-    ("allreduce", "digits-mlp", "off", optimizer) for optimizer in
-    ["lamb", "adafactor", "adamw-8bit", "adamw-paged", "adamw-8bit-paged"]]
+    ("zero:stage=3", TINY, "optimizer+parameters")]
 FREE = ("mode=async", "hogwild", "gossip")
 BUDGET = 560  # seconds a call
 SHARDS = 12  # processes of the conformance tests: their time is compilations of cuDNN's, on one core each
@@ -146,6 +148,17 @@ def problems(result, name=""):
     return out
 
 
+def losses_differ(gpu, cpu, free):
+    """In words; None where they are alike, or numbers at least where workers are free, or a run left none."""
+    if not gpu or not cpu:
+        return None
+    if not all(isinstance(loss, (int, float)) and math.isfinite(loss) for loss in gpu + cpu):
+        return f"losses are no numbers: {gpu} on the GPU, {cpu} on the processor"
+    if free or all(abs(a - b) < 2e-3 * abs(b) for a, b in zip(gpu, cpu)):
+        return None
+    return f"losses {gpu} on the GPU, {cpu} on the processor"
+
+
 class Clocks:
     """nvidia-smi's readings five times a second, for as long as the visit is there."""
 
@@ -191,6 +204,7 @@ class Visit(Short):
         self.end = self.until = time.monotonic() + arguments.budget
         self.results = {"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "platform": platform.platform(),
                         "stages": {}}
+        self.untold = None
         near = [HERE, HERE.parent / "build", HERE.parent / "build-visit"]
         self.bin = next((p for p in near if (p / "tandem").is_file()), HERE)
         env = dict(os.environ)
@@ -223,10 +237,19 @@ class Visit(Short):
         temporary.write_text(text)
         temporary.replace(self.out / name)
 
+    def told(self, words, otherwise):
+        """words(results); where these are not what it expects, otherwise(the reason), so that none of them is lost."""
+        try:
+            return words(self.results)
+        except Exception as error:
+            self.untold = f"{words.__name__}, {type(error).__name__}: {error}"
+            return otherwise(self.untold)
+
     def save(self, stage, result):
         """Also of a stage under way."""
         self.results["stages"][stage] = result
-        self.write("visit.json", json.dumps({**figures(self.results), **self.results}, indent=1) + "\n")
+        found = self.told(figures, lambda why: {"problem": why})
+        self.write("visit.json", json.dumps({**found, **self.results}, indent=1) + "\n")
 
     def start(self, words, env):
         print(f"\n$ {' '.join(words)}", file=self.log, flush=True)
@@ -275,7 +298,7 @@ class Visit(Short):
         result["problems"] = problems(result, name)
         self.until = self.end
         self.save(name, result)
-        self.write("summary.txt", summary(self.results))
+        self.write("summary.txt", self.told(summary, str))
         choices = pathlib.Path(self.env["TANDEM_CUDA_CHOICES"])
         if choices.is_file() and choices != self.out / "choices.txt":
             shutil.copy2(choices, self.out / "choices.txt")
@@ -296,12 +319,8 @@ class Visit(Short):
         result["nvidia-smi"] = text[:6000] if code == 0 else {"problem": "no nvidia-smi: " + text[:200]}
         return result
 
-    def tests(self, words, limit, **env):
-        code, text, seconds = self.run(words, limit, **env)
-        return {"exit": code, "seconds": seconds, **parse_tests(text)}
-
     def sharded(self, words, limit, **env):
-        """As tests(), by several processes at once."""
+        """Tests, by several processes at once."""
         began = time.monotonic()
         until = began + min(self.patience * limit, self.left())
         print(f"[{self.left():4.0f} s left] {SHARDS} x {' '.join(map(str, words))}", flush=True)
@@ -344,9 +363,9 @@ class Visit(Short):
     def scheme(self, scheme, model, offload, optimizer="momentum"):
         """First and last loss on each backend."""
         out = {"free": any(word in scheme for word in FREE)}
-        if self.left() < 2:
-            return {**out, "problem": "no time was left"}
         for backend in ["cuda", "cpu"]:
+            if self.left() < 2:
+                return {**out, "problem": "no time was left"}
             words = [self.bin / "tandem", "run", "--backend", backend, "--model", model, "--batch", 8, "--devices", 2,
                      "--scheme", scheme, "--offload", offload, "--optimizer", optimizer, "--iterations", 10,
                      "--format", "json"]
@@ -357,12 +376,8 @@ class Visit(Short):
                 out[backend] = {"exit": code, "losses": [loss["first_loss"], loss["last_loss"]]}
             except (ValueError, KeyError, IndexError):
                 out[backend] = {"exit": code, "problem": errors[-300:] or "see log.txt"}
-        both = [out[b].get("losses") for b in ["cuda", "cpu"]]
-        if all(both) and not out["free"]:
-            apart = max(abs(a / b - 1) for a, b in zip(*both))
-            if not apart < 2e-3:
-                out["problem"] = f"losses {both[0]} on the GPU, {both[1]} on the processor"
-        return out
+        problem = losses_differ(out["cuda"].get("losses"), out["cpu"].get("losses"), out["free"])
+        return {**out, "problem": problem} if problem else out
 
     def schemes(self):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -394,14 +409,20 @@ class Visit(Short):
             self.save("sharing", out)
         return out
 
-    def gpus(self):
-        code, text, _ = self.run(["nvidia-smi", "-L"], 20)
-        return len(text.strip().splitlines()) if code == 0 else None
+    def alone(self):
+        """What a stage of several GPUs is without them; None with them."""
+        rows = self.results["stages"].get("doctor", {}).get("result") or []
+        gpus = sum(1 for row in rows if isinstance(row, dict) and re.fullmatch(r"GPU\d+", str(row.get("part"))))
+        if gpus == 0:
+            code, text, _ = self.run(["nvidia-smi", "-L"], 20)
+            if code != 0:
+                return {"problem": "neither doctor nor nvidia-smi says how many GPUs there are"}
+            gpus = len(text.strip().splitlines())
+        return {"not_run": "one GPU"} if gpus < 2 else None
 
     def routes(self):
-        gpus = self.gpus()
-        if gpus is None or gpus < 2:
-            return {"not_run": "nvidia-smi is not there to say how many GPUs there are" if gpus is None else "one GPU"}
+        if alone := self.alone():
+            return alone
         out = {}
         for route in ["auto", "staged"]:
             for scheme in ["allreduce", "allreduce:algorithm=ring"]:  # NCCL's, and our own copies
@@ -412,14 +433,13 @@ class Visit(Short):
 
     def processes(self):
         """NCCL over processes against one process with as many threads."""
-        gpus = self.gpus()
-        if gpus is None or gpus < 2:
-            return {"not_run": "nvidia-smi is not there to say how many GPUs there are" if gpus is None else "one GPU"}
+        if alone := self.alone():
+            return alone
         words = ["run", "--backend", "cuda", "--model", "vgg16", "--batch", 32, "--devices", 2, "--format", "json"]
         out = {"threads": self.tandem(words, 45)}
         mpirun = shutil.which("mpirun")
         if mpirun is None:
-            return {**out, "not_run": "no mpirun"}
+            return {**out, "problem": "no mpirun"}
         code, text, seconds = self.run([mpirun, "--allow-run-as-root", "-np", "2", self.bin / "tandem", *words], 60)
         try:
             out["processes"] = {"exit": code, "seconds": seconds, "result": json.loads(text)}
@@ -487,8 +507,9 @@ class Visit(Short):
     def done(self):
         self.clocks.stop()
         self.folders.cleanup()
-        print(summary(self.results))
+        print(self.told(summary, str))
         failed = [name for name, r in self.results["stages"].items() if r.get("problems")]
+        failed += [self.untold] if self.untold else []
         print(f"done, {self.left():.0f} s early; results in {self.out}"
               + (f"; look at log.txt for: {', '.join(failed)}" if failed else ""))
         return 1 if failed else 0
@@ -525,6 +546,8 @@ def main():
     unknown = [n for n in names if n not in work and n not in {s for c in CALLS.values() for s in c}]
     if unknown:
         p.error(f"no such stage: {', '.join(unknown)}")
+    # Begun in the background, programs would ignore what is to end them in time.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         for name in names:
             v.stage(name, work.get(name) or getattr(v, name.replace("-", "_")))

@@ -103,8 +103,9 @@ def summary(results):
         if isinstance(row, dict) and str(row.get("part", "")).startswith(("GPU", "CUDA", "cu", "NV", "NCCL")):
             lines.append(f"  {row['part']}: {row.get('found', '')}")
     for name, stage in stages.items():
+        verdict = f"{len(stage['problems'])} problem(s)" if stage.get("problems") else "sound"
         lines.append(f"{name}: {stage.get('stage_seconds', 0)} s, "
-                     + ("sound" if not stage.get("problems") else f"{len(stage['problems'])} problem(s)"))
+                     + (f"not run: {stage['not_run']}" if "not_run" in stage else verdict))
         lines += [f"  {text}" for text in tested(stage, name)]
         for case, value in stage.items():
             lines += [f"  {text}" for text in case_lines(case, value)]

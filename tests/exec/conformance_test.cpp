@@ -174,6 +174,8 @@ TEST(ConformanceOfSizes, TilesAndTheirEdges) {
       {"batch-norm", R"({"image": [8, 19, 17]})",
        R"({"type":"conv","filters":64,"kernel":1},{"type":"batch-norm"},{"type":"relu"})"},
       {"layer-norm", R"({"s": [5, 1032]})", R"({"type":"layer-norm"},{"type":"linear","features":8})"},
+      {"layer-norm", R"({"s": [2, 16384]})", R"({"type":"layer-norm"},{"type":"linear","features":2})"},
+      {"layer-norm", R"({"s": [2, 20480]})", R"({"type":"layer-norm"},{"type":"linear","features":2})"},
       {"layer-norm", R"({"s": [65, 40]})",
        R"({"type":"layer-norm"},{"type":"linear","features":130},{"type":"softmax"})"},
       {"conv", R"({"image": [4, 15, 13]})",

@@ -56,6 +56,16 @@ class Judged(unittest.TestCase):
         self.assertEqual(gpu_visit.problems({"exit": 0, "result": {"problem": "a model's"}}), [])
 
 
+    def test_losses_must_be_numbers_and_alike(self):
+        self.assertIsNone(gpu_visit.losses_differ([2.0, 1.0], [2.001, 1.0], False))
+        self.assertIn("on the processor", gpu_visit.losses_differ([2.0, 1.0], [2.0, 1.1], False))
+        self.assertIsNone(gpu_visit.losses_differ([2.0, 1.0], [2.0, 1.1], True))
+        for free in [False, True]:
+            self.assertIn("no numbers", gpu_visit.losses_differ([2.0, float("nan")], [2.0, 1.0], free))
+            self.assertIn("no numbers", gpu_visit.losses_differ([2.0, None], [2.0, 1.0], free))
+        self.assertIsNone(gpu_visit.losses_differ(None, [2.0, 1.0], False))  # its exit code says so
+
+
 class Cut(unittest.TestCase):
     def test_a_program_out_of_time_leaves_what_it_printed(self):
         words = [sys.executable, "-uc", "import time; print('begun'); time.sleep(60)"]
@@ -133,6 +143,28 @@ class Figures(unittest.TestCase):
             self.assertIn(text, lines)
 
 
+class InTheBackground(unittest.TestCase):
+    def test_programs_can_be_interrupted(self):
+        """Where a shell has told the visit to ignore that."""
+        with tempfile.TemporaryDirectory() as folder:
+            words = f"""
+import pathlib, signal, sys, time
+sys.path.insert(0, {str(pathlib.Path(gpu_visit.__file__).parent)!r})
+import gpu_visit
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.argv = ["gpu_visit.py", "--only", "doctor", "--out", {folder!r}]
+def doctor(self):
+    return {{"exit": self.end_of(self.start(["sleep", "30"], self.plain), time.monotonic() + 0.5, 10)[0]}}
+gpu_visit.Visit.doctor = doctor
+gpu_visit.main()
+"""
+            began = time.monotonic()
+            subprocess.run([sys.executable, "-c", words], capture_output=True, check=True)
+            self.assertLess(time.monotonic() - began, 8)
+            found = json.loads((pathlib.Path(folder) / "visit.json").read_text())
+            self.assertEqual(found["stages"]["doctor"]["problems"], ["doctor: out of time"])
+
+
 class ShortCall(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -201,12 +233,45 @@ class ShortCall(unittest.TestCase):
         v = self.visit("a=8")
         v.schemes = lambda: {"one": {"exit": 0}}
         v.torch = lambda words, limit: {"exit": 0, "a bf16 compiled": {"samples_per_second": 3}}
+        v.sharded = lambda words, limit: {"exit": 0, "tests": 1}
         v.sanitizer = lambda kinds, checks: {}["missing"]
         out = v.together()
         self.assertEqual(out["schemes"], {"one": {"exit": 0}})
+        self.assertEqual(out["kernels"], {"exit": 0, "tests": 1})
         self.assertEqual(out["compiling a"], {"exit": 0})  # not the rate, which others disturbed
         self.assertIn("KeyError", out["pools"]["problem"])
-        self.assertEqual(v.compiled(), {"a bf16 compiled": {"exit": 0, "samples_per_second": 3}})
+        self.assertEqual(v.compiled(), {"exit": 0, "a bf16 compiled": {"samples_per_second": 3}})
+
+    def test_a_compilation_that_fails_is_a_problem(self):
+        v = self.visit("a=8")
+        v.torch = lambda words, limit: {"exit": 0, "a bf16 compiled": {"problem": "no room"}}
+        self.assertEqual(v.compiling("a", 8), {"exit": 0, "problem": "no room"})
+
+    def test_results_that_no_figures_are_made_of_are_kept(self):
+        v = self.visit()
+        v.stage("beside", lambda: {"a": {"result": {"reports": [{"samples_per_second": 1}]}}})
+        v.stage("shared", lambda: {"exit": 0})
+        kept = json.loads((self.out / "visit.json").read_text())
+        self.assertEqual(list(kept["stages"]), ["beside", "shared"])
+        self.assertIn("KeyError", kept["problem"])
+        self.assertIn("KeyError", (self.out / "summary.txt").read_text())
+
+    def test_half_a_comparison_says_so(self):
+        v = self.visit()
+        ends = iter([(0, json.dumps({"reports": [{"training": {"first_loss": 2, "last_loss": 1}}]}), "")])
+        v.start = lambda words, env: None
+        v.end_of = lambda child, until: (setattr(v, "end", 0), next(ends))[1]
+        self.assertEqual(v.scheme("allreduce", "a", "off")["problem"], "no time was left")
+
+    def test_stages_of_several_gpus_say_why_they_are_not_run(self):
+        v = self.visit()
+        v.run = lambda words, limit: (127, "", 0)
+        self.assertIn("how many", v.routes()["problem"])
+        v.results["stages"]["doctor"] = {"result": [{"part": "GPU0", "found": "it"}]}
+        v.stage("routes", v.routes)
+        self.assertIn("routes: 0.0 s, not run: one GPU\n", gpu_visit_figures.summary(v.results))
+        v.results["stages"]["doctor"]["result"].append({"part": "GPU1", "found": "another"})
+        self.assertIsNone(v.alone())
 
 
 if __name__ == "__main__":

@@ -121,15 +121,13 @@ PlanCache::Made choose(const Call& call, const ConvShape& s, const Types& types,
   }
 }
 
-/// The next worker on such a chip takes the same way, sums alike, and is spared the trials. One thread of the
-/// process at a time, so that trials do not disturb each other.
+/// The next worker on such a chip takes the same way, sums alike, and is spared the trials.
 PlanCache::Made plan_for(const Call& call, const ConvShape& s, const Types& types, Libraries& libraries) {
   std::vector<int64_t> key = key_of(call, types, libraries);
   auto& made = plans_of(libraries).made;
   if (const auto at = made.find(key); at != made.end()) return at->second;
   const std::optional<ByProduct> product = product_for(call, types, libraries);
-  static std::mutex mutex;
-  const std::lock_guard guard(mutex);
+  const std::lock_guard guard(one_trial());  // products have made theirs
   const std::string chip = chip_of(libraries);
   Choices& choices = Choices::of_process();
   std::vector<int64_t> kept = key;

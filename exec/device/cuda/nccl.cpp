@@ -43,6 +43,7 @@ struct Nccl {
   TANDEM_NCCL(ncclSend);
   TANDEM_NCCL(ncclRecv);
 #if TANDEM_NCCL_ESTIMATES
+  TANDEM_NCCL(ncclCommSplit);         // null before 2.18
   TANDEM_NCCL(ncclGroupSimulateEnd);  // null before 2.22
 #endif
 #undef TANDEM_NCCL
@@ -74,6 +75,7 @@ struct Nccl {
     find(ncclRecv, "ncclRecv");
     if (!all) library = nullptr;
 #if TANDEM_NCCL_ESTIMATES
+    find(ncclCommSplit, "ncclCommSplit");
     find(ncclGroupSimulateEnd, "ncclGroupSimulateEnd");
 #endif
   }
@@ -98,15 +100,13 @@ void check(ncclResult_t status, const char* what, ncclComm_t communicator = null
 class Group : public DeviceGroup {
  public:
   Group(CollKind kind, std::size_t ranks, const std::string& id)
-      : kind_(kind), communicators_(ranks), even_(ranks) {
+      : kind_(kind), communicators_(ranks), asked_(ranks), splits_(ranks), even_(ranks) {
     TANDEM_CHECK(id.size() == sizeof(id_));
     std::memcpy(&id_, id.data(), sizeof(id_));
   }
   ~Group() override {
     if (stopper_.joinable()) stopper_.join();
-    for (const auto& c : communicators_) {
-      if (!stopped_ && c != nullptr) nccl().ncclCommDestroy(c);
-    }
+    if (!stopped_) end_all(nccl().ncclCommDestroy);
   }
 
   void reserve(uint32_t rank, DeviceSession& session, int64_t elements) override {
@@ -133,9 +133,7 @@ class Group : public DeviceGroup {
     try {
       stopper_ = std::thread([this] {
         { const std::lock_guard guard(asking_); }  // who asks now has asked before it ends
-        for (const auto& c : communicators_) {
-          if (c != nullptr) nccl().ncclCommAbort(c);
-        }
+        end_all(nccl().ncclCommAbort);
       });
     } catch (const std::exception&) {  // without a thread nothing is aborted
     }
@@ -154,7 +152,11 @@ class Group : public DeviceGroup {
            Precision format) override {
     static_cast<Session&>(session).use();
     if (stopped_) throw DeviceError("NCCL was stopped after a failure elsewhere");
-    enqueue(rank, buffer, elements, format, static_cast<Session&>(session).stream(lane));
+    const auto n = static_cast<std::size_t>(elements);
+    const cudaStream_t stream = static_cast<Session&>(session).stream(lane);
+    if (moves_chunks() && n % communicators_.size() != 0)
+      return uneven(rank, buffer, n, Numbers(format), stream);
+    enqueue(communicators_[rank], rank, buffer, n, Numbers(format), stream);
   }
 
   /// One group of calls, so that none waits for another: a ring's would otherwise wait for each other.
@@ -180,10 +182,12 @@ class Group : public DeviceGroup {
   double estimate(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane,
                   Precision format) override {
 #if TANDEM_NCCL_ESTIMATES
-    if (nccl().ncclGroupSimulateEnd == nullptr || stopped_) return 0;
+    const std::size_t ranks = communicators_.size(), n = static_cast<std::size_t>(elements) / ranks * ranks;
+    if (nccl().ncclGroupSimulateEnd == nullptr || stopped_ || n == 0) return 0;
     static_cast<Session&>(session).use();
+    const ncclComm_t c = asked(rank);
     check(nccl().ncclGroupStart(), "begin a group of calls");
-    enqueue(rank, buffer, elements, format, static_cast<Session&>(session).stream(lane));
+    enqueue(c, rank, buffer, n, Numbers(format), static_cast<Session&>(session).stream(lane));
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     // A second opinion: where it fails, there is none. It counts microseconds.
     if (nccl().ncclGroupSimulateEnd(&info) != ncclSuccess || info.estimatedTime <= 0) return 0;
@@ -205,10 +209,33 @@ class Group : public DeviceGroup {
     }
   };
 
-  void enqueue(uint32_t rank, float* buffer, int64_t elements, Precision format, cudaStream_t stream) const {
-    const ncclComm_t c = communicators_[rank];
-    const Numbers of(format);
-    const auto n = static_cast<std::size_t>(elements), ranks = communicators_.size();
+  using End = ncclResult_t (*)(ncclComm_t);
+  void end_all(End end) {
+    for (const auto* all : {&communicators_, &asked_}) {
+      for (const auto& c : *all) {
+        if (c != nullptr) end(c);
+      }
+    }
+  }
+
+#if TANDEM_NCCL_ESTIMATES
+  /// Of the same members, for estimates: on a communicator that does not block, NCCL executes the calls in
+  /// the background in place of simulating them (groupLaunchNonBlocking in its src/group.cc).
+  ncclComm_t asked(uint32_t rank) {
+    if (asked_[rank] != nullptr) return asked_[rank];
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    const ncclComm_t of = communicators_[rank];
+    complete(nccl().ncclCommSplit(of, 0, static_cast<int>(rank), &splits_[rank], &config), of,
+             "split a group");
+    asked_[rank] = splits_[rank];
+    return asked_[rank];
+  }
+#endif
+
+  /// Chunks are equal.
+  void enqueue(ncclComm_t c, uint32_t rank, float* buffer, std::size_t n, const Numbers& of,
+               cudaStream_t stream) const {
     switch (kind_) {
       case CollKind::all_reduce:
         return complete(nccl().ncclAllReduce(buffer, buffer, of.each * n, of.type, ncclSum, c, stream), c,
@@ -220,10 +247,8 @@ class Group : public DeviceGroup {
         return complete(nccl().ncclBroadcast(buffer, buffer, of.each * n, of.type, 0, c, stream), c,
                         "broadcast");
       default:
-        break;
+        return move_chunks(c, buffer, rank, n / communicators_.size(), of, stream);
     }
-    if (n % ranks != 0) return uneven(rank, buffer, n, of, stream);
-    move_chunks(c, buffer, rank, n / ranks, of, stream);
   }
 
   bool moves_chunks() const { return kind_ == CollKind::reduce_scatter || kind_ == CollKind::all_gather; }
@@ -274,6 +299,8 @@ class Group : public DeviceGroup {
   CollKind kind_;
   ncclUniqueId id_{};
   std::vector<std::atomic<ncclComm_t>> communicators_;  ///< [rank]; null: in another process
+  std::vector<std::atomic<ncclComm_t>> asked_;          ///< [rank]; null before the first estimate
+  std::vector<ncclComm_t> splits_;                      ///< [rank], where NCCL writes them meanwhile
   /// Memory of a rank's session.
   struct Even {
     float* at = nullptr;

@@ -37,13 +37,16 @@ template <typename... T>
 bool pieces(const Rows& s, int wide, const T*... at) {
   return s.plain() && s.channels % wide == 0 && neighbours_at(wide, at...);
 }
+/// Threads of a block that keep a row. More would not get their registers: a block has 65536, and for sm_90
+/// these kernels take up to 90 a thread. Longer rows are not kept.
+constexpr unsigned kMostHolding = 512;
 /// Blocks whose threads keep their rows: a warp a row, of four rows, as long as that is enough.
 struct Held {
   dim3 block{kWarp, 4};
   unsigned grid;
   bool fits;
   explicit Held(const Rows& s) {
-    while (block.x < 1024 && block.x * kPiece * kPieces < s.count()) block = dim3(block.x * 2, 1);
+    while (block.x < kMostHolding && block.x * kPiece * kPieces < s.count()) block = dim3(block.x * 2, 1);
     grid = blocks_for(s.rows(), block.y);
     fits = block.x * kPiece * kPieces >= s.count();
   }
