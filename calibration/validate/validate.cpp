@@ -156,6 +156,7 @@ Setting make_setting(const Json& s) {
   if (const Json* memory = s.find("memory"))
     p.memory = parse_selection("memory:" + memory->as_text(), memory->place()).settings;
   p.check_memory = false;  // it ran
+  p.timeline = false;
   return out;
 }
 
@@ -201,8 +202,15 @@ struct Rate {
   double unread = 0;                   ///< seconds of a sample in which no device works
   std::vector<double> parts;           ///< samples/s that pass through each
 };
+
+/// What a part is anchored by, the same in every row of a series.
+struct PartAnchor {
+  Anchor anchor;
+  std::optional<double> scale;  ///< what it comes to, once the first row has fitted it
+};
+
 /// `anchors`: of each part; none: not anchored. The errors of parts go together.
-Rate rate_of(Prediction p, const Setting& setting, const std::vector<Anchor>& anchors = {}) {
+Rate rate_of(Prediction p, const Setting& setting, std::vector<PartAnchor>* anchors = nullptr) {
   double seconds = 0, most = 0, least = 0;
   Rate out;
   const int64_t batch = p.job.batch;
@@ -210,7 +218,13 @@ Rate rate_of(Prediction p, const Setting& setting, const std::vector<Anchor>& an
     p.job.graph = &part.graph;
     p.job.input = part.input;
     p.job.batch = part.batch > 0 ? part.batch : batch;
-    if (!anchors.empty()) p.anchor = anchors[out.parts.size()];
+    if (anchors != nullptr) {
+      PartAnchor& own = (*anchors)[out.parts.size()];
+      p.anchor = own.anchor;
+      p.anchor_scale.reset();
+      if (!own.scale) own.scale = anchored_scale(p);
+      p.anchor_scale = own.scale;
+    }
     const Report r = simulate(p);
     out.parts.push_back(r.samples_per_second);
     out.unread += part.count * part.unread;
@@ -226,23 +240,29 @@ Rate rate_of(Prediction p, const Setting& setting, const std::vector<Anchor>& an
 
 /// Of one part the anchor itself. Of several each is given the same share of the time left by what no device
 /// does, of which `alone`, of the anchor's devices, says how much there is.
-std::vector<Anchor> anchors_of(const Setting& setting, const Anchor& anchor, const Rate& alone) {
-  if (setting.parts.size() == 1) return {anchor};
+std::vector<PartAnchor> anchors_of(const Setting& setting, const Anchor& anchor, const Rate& alone) {
+  if (setting.parts.size() == 1) return {{anchor, {}}};
   const double scale = (1 / anchor.rate - alone.unread) / (1 / alone.rate - alone.unread);
   if (!(scale > 0))
     throw InputError(
         fmt::format("input alone takes {} s of a sample, more than the published rate allows", alone.unread));
-  std::vector<Anchor> out;
+  std::vector<PartAnchor> out;
   for (std::size_t i = 0; i < setting.parts.size(); ++i) {
-    out.push_back(anchor);
-    out.back().rate = alone.parts[i] / scale;
-    if (setting.parts[i].batch > 0) out.back().batch = setting.parts[i].batch;
+    Anchor& own = out.emplace_back(PartAnchor{anchor, {}}).anchor;
+    own.rate = alone.parts[i] / scale;
+    if (setting.parts[i].batch > 0) own.batch = setting.parts[i].batch;
   }
   return out;
 }
 
+/// What the first row of a series, that of its anchor, tells those after it.
+struct AtAnchor {
+  Rate alone;
+  std::vector<PartAnchor> anchors;
+};
+
 void predict_row(ValidationRow& row, const Json& series, const Setting& setting, const Anchor& anchor,
-                 Rate& at_anchor) {
+                 AtAnchor& at_anchor) {
   Prediction p = setting.prediction;
   const ResolvedScheme scheme = scheme_at(series, row.devices);
   p.system = &setting.system;
@@ -251,15 +271,16 @@ void predict_row(ValidationRow& row, const Json& series, const Setting& setting,
   p.job.batch = row.batch;
   row.nodes = make_cluster(setting.system, row.devices).nodes;
   const Rate alone = rate_of(p, setting);
-  if (row.is_anchor) at_anchor = alone;
+  if (row.is_anchor) at_anchor.alone = alone;
   row.unanchored = alone.rate;
   row.rate_low = alone.low;
   row.rate_high = alone.high;
   if (row.relative) {
-    row.predicted_speedup = row.is_anchor ? 0 : row.unanchored / at_anchor.rate;
+    row.predicted_speedup = row.is_anchor ? 0 : row.unanchored / at_anchor.alone.rate;
     return;
   }
-  const Rate r = rate_of(p, setting, anchors_of(setting, anchor, at_anchor));
+  if (at_anchor.anchors.empty()) at_anchor.anchors = anchors_of(setting, anchor, at_anchor.alone);
+  const Rate r = rate_of(p, setting, &at_anchor.anchors);
   row.anchored = r.rate;
   row.low = r.low;
   row.high = r.high;
@@ -319,7 +340,7 @@ std::vector<ValidationRow> run_series(const Series& series) {
   std::vector<ValidationRow> rows;
   auto ordered = series.values;  // the anchor first: relative series need its prediction
   std::iter_swap(ordered.begin(), ordered.begin() + (anchor_at - series.values.begin()));
-  Rate at_anchor;
+  AtAnchor at_anchor;
   for (const auto& [devices, value] : ordered) {
     ValidationRow row = row_of(series, setting, devices, value);
     row.is_anchor = devices == anchor.devices;

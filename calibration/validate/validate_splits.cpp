@@ -57,6 +57,7 @@ void predict_split(SplitRow& row, const Json& document) {
   p.job.recompute = row.recompute;
   p.job.input = false;
   p.check_memory = false;  // it ran
+  p.timeline = false;
   row.nodes = make_cluster(system, row.devices).nodes;
   row.dull = dull_rate(p);
   const Report r = simulate(p);
