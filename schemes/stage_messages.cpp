@@ -16,7 +16,7 @@ std::vector<uint32_t> StageMessages::between(int32_t part) const {
 }
 
 /// Have devices that share layers the same outputs of all of these?
-bool StageMessages::alike(const std::vector<std::vector<uint32_t>>& layers) const {
+bool StageMessages::replicated(const std::vector<std::vector<uint32_t>>& layers) const {
   return std::all_of(layers.begin(), layers.end(), [&](const std::vector<uint32_t>& key) {
     return std::all_of(key.begin(), key.end(), [&](uint32_t l) {
       return elements(whole_.layers()[l].output) * split_.size[kContext] ==
@@ -42,7 +42,7 @@ void StageMessages::connect(Builder& builder, std::vector<RoleBuilder> roles) {
     if (next == 0 && split_.shape.chunks == 1) break;
     std::vector<std::vector<uint32_t>> layers;
     for (int32_t c = 0; c < split_.shape.chunks; ++c) layers.push_back(between(c * stages() + s));
-    const bool scattered = split_.scatters && split_.size[kTensor] > 1 && alike(layers);
+    const bool scattered = split_.scatters && split_.size[kTensor] > 1 && replicated(layers);
     const auto parts = static_cast<int32_t>(scattered ? split_.size[kTensor] : 1);
     std::vector<Bytes> keys;
     for (const auto& key : layers) keys.push_back(bytes_of(key, parts));

@@ -40,7 +40,7 @@ class StageMessages {
   int32_t stages() const { return split_.shape.stages; }
   int32_t parts() const { return split_.shape.stages * split_.shape.chunks; }
   std::vector<uint32_t> between(int32_t part) const;
-  bool alike(const std::vector<std::vector<uint32_t>>& layers) const;
+  bool replicated(const std::vector<std::vector<uint32_t>>& layers) const;
   Bytes bytes_of(const std::vector<uint32_t>& layers, int32_t parts) const;
   End end(int32_t stage, int32_t chunk, bool behind, bool backward) const;
 
