@@ -51,7 +51,7 @@ CALLS = {"1": ["doctor", "conformance", "train-bf16", "hardware", "train-more"],
 # Two workers that share a GPU, against as many on the processor. Those that wait for nobody end nowhere twice.
 MIXTURE = ("mixtral-8x7b:layers=2,hidden=32,heads=4,kv_heads=2,head_dim=8,feed=64,vocabulary=64,sequence=16,experts=4")
 TINY = "transformer-tiny:hidden=16,heads=2,vocabulary=40,sequence=8"
-# What no GPU has run comes first.
+# The newest come first.
 SCHEMES = [("allreduce", "digits-mlp", "off", optimizer) for optimizer in
            ["lamb", "adafactor", "adamw-8bit", "adamw-paged", "adamw-8bit-paged"]] + [
     (scheme, TINY, "off") for scheme in [

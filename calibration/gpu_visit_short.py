@@ -11,8 +11,10 @@ SHORT_LIMITS = {"again": 150, "intervals": 70, "pytorch-more": 185, "beside": 75
 # Measured anew in fp32. None is a model that check judges.
 GRAPHS = {"resnet34": 32, "wide-resnet50-2": 24, "vgg11": 32, "bert-base": 32, "gpt2:layers=4,hidden=1024,heads=16,sequence=512": 8,
           "gpt2:layers=3,hidden=1280,heads=20": 2, "mlp:inputs=4096,hidden=4096,layers=3": 256}
-# Kernels and sizes that visits have not run since they changed.
+# Layers of all sizes, and convolutions, whose ways change most.
 KERNELS = "*ConformanceOf*:*Conformance.*conv*"
+# Of PyTorch and of trainings beside it: what no visit has measured comes first.
+BESIDE = ["fp32", "tf32", "fp16"]
 SHARED = ["allreduce", "parameter-server:overlap=off", "parameter-server:mode=async,overlap=off"]
 
 
@@ -56,11 +58,11 @@ class Short:
         model are: NCHW."""
         first, at = next(iter(self.models.items()))
         return self.torch(["train", *[f"{first}:{at}:{precision}:nchw" for precision in ["fp16", "tf32"]],
-                           *[f"{model}:{batch}:{precision}:{mode}" for precision in ["tf32", "fp16", "fp32"]
+                           *[f"{model}:{batch}:{precision}:{mode}" for precision in BESIDE
                              for model, batch in self.models.items() for mode in ["graphed", "eager"]]], self.left())
 
     def beside(self):
-        return self.train("beside", ["tf32", "fp16", "fp32"], again=False)
+        return self.train("beside", BESIDE, again=False)
 
     def shared(self):
         """Two and four workers of one GPU; servers' memory is the host's."""

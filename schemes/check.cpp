@@ -163,6 +163,8 @@ class Checker {
     for (const Bytes b : c.key_bytes) table(b.n >= 0, "channel", i, "negative bytes");
     table(c.key_layers.empty() || c.key_layers.size() == c.key_bytes.size(), "channel", i,
           "says of some keys alone which layers they carry");
+    table(c.parts >= 1 && (c.parts == 1 || !c.key_layers.empty()), "channel", i,
+          "carries parts of no layer's tensors");
     table(c.owners.empty() || (c.address == Address::shards && c.owners.size() == c.key_bytes.size()),
           "channel", i, "only shards own keys, and then each key has one that does");
     const int64_t from = p_.roles[c.from_role].mesh.size(), to = p_.roles[c.to_role].mesh.size();

@@ -20,19 +20,17 @@ int64_t product(const std::array<int64_t, kGridAxes>& size, const std::vector<Gr
   return out;
 }
 
-void set_schedule(GridSplit& split, const std::string& schedule, int64_t micro_batches, int64_t chunks) {
+/// `overlap`: as the option overlap-p2p.
+void set_schedule(GridSplit& split, const std::string& schedule, int64_t micro_batches, int64_t chunks,
+                  const std::string& overlap = "auto") {
   const bool several = schedule == "interleaved";
   const auto stages = static_cast<int32_t>(split.size[kPipeline]);
   const int64_t parts = chunks > 0 ? chunks : several ? 2 : 1;
   const int64_t micros = micro_batches > 0 ? micro_batches : stages > 1 ? 4 * stages : 1;
   split.shape = {stages, static_cast<int32_t>(micros), static_cast<int32_t>(stages > 1 ? parts : 1)};
   split.schedule = &schedules_registry().at(stages > 1 ? schedule : "1f1b");
-  split.waits = split.schedule->waits;
+  split.waits = overlap == "auto" ? split.schedule->waits : overlap == "off";
   check_shape(*split.schedule, split.shape);
-}
-
-void set_waiting(GridSplit& split, const std::string& overlap) {
-  if (overlap != "auto") split.waits = overlap == "off";
 }
 
 /// Devices that hold the model once.
@@ -132,8 +130,7 @@ GridSplit hybrid_split(const Options& o, int64_t devices) {
   split.overlaps = o.flag("overlap");
   split.sharding = o.text("sharding") == "none" ? 0 : o.text("sharding")[0] - '0';
   split.bucket = o.bytes("bucket");
-  set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"));
-  set_waiting(split, o.text("overlap-p2p"));
+  set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"), o.text("overlap-p2p"));
   split.scatters = o.flag("scatter-gather") && !split.sequence && !split.overlaps;
   if (split.overlaps && split.shape.stages > 1 && split.schedule->name != "interleaved")
     throw InputError(
@@ -145,8 +142,7 @@ GridSplit pipeline_split(const Options& o, int64_t devices) {
   GridSplit split;
   split.size[kPipeline] = devices;
   split.bucket = BucketRule::kEndless;
-  set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"));
-  set_waiting(split, o.text("overlap-p2p"));
+  set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"), o.text("overlap-p2p"));
   return split;
 }
 

@@ -23,9 +23,8 @@ struct GridSplit {
   std::vector<GridAxis> order{kPipeline, kData, kTensor};
   PipelineShape shape;
   const PipelineSchedule* schedule = nullptr;
-  bool waits = false;  ///< as PipelineSchedule::waits
-  bool scatters =
-      false;  ///< devices that share layers each send a part of what they have alike, and gather it
+  bool waits = false;     ///< as PipelineSchedule::waits
+  bool scatters = false;  ///< devices that share layers each send a part, which the next stage gathers
   bool sequence = false;
   bool samples = false;  ///< devices that share layers have samples of their own (ModelSlice::samples)
   bool whole_experts = false;

@@ -17,6 +17,7 @@ struct PipelineShape {
   int32_t stages = 1;
   int32_t micro_batches = 1;
   int32_t chunks = 1;
+  int32_t parts() const { return stages * chunks; }  ///< that the model is cut into
 };
 
 /// What a stage does at one turn: a pass over one of its chunks for one micro-batch.

@@ -11,7 +11,7 @@ namespace tandem::schemes {
 
 /// Layers whose outputs go from part k of the model to part k + 1.
 std::vector<uint32_t> StageMessages::between(int32_t part) const {
-  if (part + 1 >= parts()) return {};
+  if (part + 1 >= split_.shape.parts()) return {};
   return crossing(whole_, ranges_[static_cast<std::size_t>(part) + 1].first);
 }
 
@@ -25,13 +25,11 @@ bool StageMessages::replicated(const std::vector<std::vector<uint32_t>>& layers)
   });
 }
 
-/// Of the longest of so many parts of each tensor.
-Bytes StageMessages::bytes_of(const std::vector<uint32_t>& layers, int32_t parts) const {
+/// The longest of so many parts of each tensor.
+Bytes StageMessages::message(const std::vector<uint32_t>& layers, int64_t parts) const {
   Bytes out;
-  for (const uint32_t layer : layers) {
-    const Bytes whole = bytes_of_outputs(work_, whole_, {layer});
-    out += Bytes{(whole.n + parts - 1) / parts};
-  }
+  for (const uint32_t layer : layers)
+    out += Bytes{(bytes_of_outputs(work_, whole_, {layer}).n + parts - 1) / parts};
   return out;
 }
 
@@ -43,15 +41,15 @@ void StageMessages::connect(Builder& builder, std::vector<RoleBuilder> roles) {
     std::vector<std::vector<uint32_t>> layers;
     for (int32_t c = 0; c < split_.shape.chunks; ++c) layers.push_back(between(c * stages() + s));
     const bool scattered = split_.scatters && split_.size[kTensor] > 1 && replicated(layers);
-    const auto parts = static_cast<int32_t>(scattered ? split_.size[kTensor] : 1);
+    const int64_t senders = scattered ? split_.size[kTensor] : 1;
     std::vector<Bytes> keys;
-    for (const auto& key : layers) keys.push_back(bytes_of(key, parts));
+    for (const auto& key : layers) keys.push_back(message(key, senders));
     const RoleBuilder &from = roles_[static_cast<std::size_t>(s)],
                       &to = roles_[static_cast<std::size_t>(next)];
     ways_.push_back({builder.channel(from, to, Address::same_index, keys, layers),
                      builder.channel(to, from, Address::same_index, keys, layers)});
     for (const uint32_t channel : {ways_.back().forward, ways_.back().backward})
-      builder.program().channels[channel].parts = parts;
+      builder.program().channels[channel].parts = static_cast<int32_t>(senders);
   }
 }
 
@@ -60,7 +58,7 @@ void StageMessages::connect(Builder& builder, std::vector<RoleBuilder> roles) {
 StageMessages::End StageMessages::end(int32_t stage, int32_t chunk, bool behind, bool backward) const {
   const int32_t part = chunk * stages() + stage;
   const int32_t sender = behind ? part : part - 1;  // in the forward direction
-  if (stages() == 1 || sender < 0 || sender + 1 >= parts()) return {};
+  if (stages() == 1 || sender < 0 || sender + 1 >= split_.shape.parts()) return {};
   const Ways& w = ways_[static_cast<std::size_t>(sender % stages())];
   return {true, backward ? w.backward : w.forward, static_cast<uint32_t>(sender / stages())};
 }
@@ -77,7 +75,7 @@ OpId StageMessages::receive(int32_t stage, const Slot& slot, bool backward) {
   if (channel.parts == 1) return got;
   const OpId received = got;
   for (const uint32_t layer : channel.key_layers[from.key])
-    got = role.collective(CollKind::all_gather, partners_, bytes_of({layer}, 1), "auto",
+    got = role.collective(CollKind::all_gather, partners_, bytes_of_outputs(work_, whole_, {layer}), "auto",
                           backward ? "gather gradients" : "gather activations")
               .of(backward ? Payload::received_gradients : Payload::received_activations, layer)
               .after(received)

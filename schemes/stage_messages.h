@@ -38,10 +38,9 @@ class StageMessages {
     uint32_t channel = 0, key = 0;
   };
   int32_t stages() const { return split_.shape.stages; }
-  int32_t parts() const { return split_.shape.stages * split_.shape.chunks; }
   std::vector<uint32_t> between(int32_t part) const;
   bool replicated(const std::vector<std::vector<uint32_t>>& layers) const;
-  Bytes bytes_of(const std::vector<uint32_t>& layers, int32_t parts) const;
+  Bytes message(const std::vector<uint32_t>& layers, int64_t parts) const;
   End end(int32_t stage, int32_t chunk, bool behind, bool backward) const;
 
   const Workload& work_;

@@ -15,7 +15,7 @@ std::vector<MessagePart> Worker::message(const Op& op, bool arrives) const {
   std::vector<MessagePart> out;
   const Channel& channel = run_.program().channels[op.what];
   const auto parts = static_cast<uint32_t>(channel.parts);
-  const uint32_t partner = run_.stages().place(instance_).partner;
+  const uint32_t own = parts > 1 ? run_.stages().place(instance_).partner : 0;
   for (const uint32_t layer : channel.key_layers[op.key]) {
     const SliceTensors& s = graph().slice(layer);
     const TensorId t = op.payload == Payload::activations ? s.output : arrives ? s.arriving : s.gradient;
@@ -24,7 +24,7 @@ std::vector<MessagePart> Worker::message(const Op& op, bool arrives) const {
           fmt::format("layer \"{}\" is handed on by a stage that neither makes nor reads it: "
                       "only simulated",
                       graph().graph().layers()[layer].name));
-    const Slice part = tandem::exec::part_of({0, graph().tensors()[t].words()}, partner % parts, parts);
+    const Slice part = tandem::exec::part_of({0, graph().tensors()[t].words()}, own, parts);
     out.push_back({tensor(t, slot(op)) + part.first, part.elements});
   }
   return out;

@@ -94,9 +94,10 @@ void register_hybrid(Registry<Scheme>& registry) {
       "chunks", Type::count, "0", "parts of the model on a stage; 0: 2 if interleaved, else 1", "", 0, 64};
   const OptionSpec sequence{"sequence", Type::flag, "off",
                             "devices that share layers divide the sequence between them"};
-  const OptionSpec waiting{"overlap-p2p", Type::choice, "auto",
-                           "stages go on while they send; auto: but with 1f1b, as frameworks do",
-                           "auto|on|off"};
+  const OptionSpec waiting{
+      "overlap-p2p", Type::choice, "auto",
+      "stages begin their next pass while they send; auto: unless schedule=1f1b, as frameworks have it",
+      "auto|on|off"};
   registry.add({"hybrid", "data, tensor, pipeline, expert and context parallelism in one grid of devices",
                 hybrid_options(schedule, micro, chunks, waiting, sequence), compile_hybrid, nullptr,
                 replica_of_hybrid, pipeline_of<hybrid_split>, offloads});

@@ -218,7 +218,7 @@ class ShortCall(unittest.TestCase):
         asked = []
         v.tandem = lambda words, limit: asked.append((words[4], words[words.index("--precision") + 1])) or {"exit": 0}
         v.beside()
-        self.assertEqual(asked, [("b", "tf32"), ("a", "fp16"), ("b", "fp16"), ("a", "fp32"), ("b", "fp32")])
+        self.assertEqual(asked, [("a", "fp32"), ("b", "fp32"), ("b", "tf32"), ("a", "fp16"), ("b", "fp16")])
 
     def test_programs_find_other_lists(self):
         v = self.visit("a=8;b=4")

@@ -52,6 +52,8 @@ TEST(Check, RefusesBadTables) {
   EXPECT_REFUSED("only shards own keys", { p.channels[0].owners = {0}; });
   EXPECT_REFUSED("only shards own keys", { p.channels[1].owners.assign(p.channels[1].key_bytes.size(), 0); });
   EXPECT_REFUSED("owner does not exist", { p.channels[0].owners.assign(p.channels[0].key_bytes.size(), 2); });
+  EXPECT_REFUSED("parts of no layer", { p.channels[0].parts = 0; });
+  EXPECT_REFUSED("parts of no layer", { p.channels[0].parts = 2; });
   EXPECT_REFUSED("has no keys", { p.channels[0].key_bytes.clear(); });
   EXPECT_REFUSED("other keys", { p.channels[1].key_bytes.push_back({1}); });
   EXPECT_REFUSED("different size", { p.channels[0].address = Address::same_index; });
