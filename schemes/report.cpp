@@ -225,8 +225,11 @@ void add_results(JsonWriter& out, const Report& r) {
   if (r.tokens_per_second > 0) out["tokens_per_second"] = r.tokens_per_second;
   out["samples_per_second_interval"] = {
       {"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}};
-  for (const ErrorSource& e : r.errors)
-    out["error_sources"].push_back({{"source", e.source}, {"relative_standard_error", e.sigma}});
+  for (const ErrorSource& e : r.errors) {
+    JsonWriter source = {{"source", e.source}, {"relative_standard_error", e.sigma}};
+    if (e.above) source["above"] = *e.above;
+    out["error_sources"].push_back(std::move(source));
+  }
   out["iteration_seconds"] = {
       {"median", r.iteration_median}, {"p05", r.iteration_p05}, {"p95", r.iteration_p95}};
   if (r.iteration_eager > 0) out["iteration_seconds"]["eager"] = r.iteration_eager;
@@ -324,8 +327,10 @@ void read_head(Report& r, const Json& d) {
   const Json& interval = part(d, "samples_per_second_interval");
   r.interval = {interval.real("low", 0), interval.real("high", 0), interval.real("level", 0.9)};
   if (const Json* errors = d.find("error_sources")) {
-    for (const Json& e : errors->items())
+    for (const Json& e : errors->items()) {
       r.errors.push_back({e.at("source").as_text(), e.real("relative_standard_error", 0)});
+      if (e.find("above") != nullptr) r.errors.back().above = e.real("above", 0);
+    }
   }
   const Json& iteration = part(d, "iteration_seconds");
   r.iteration_median = iteration.real("median", 0);
@@ -523,18 +528,27 @@ void Report::largest_share_is_bottleneck() {
 Report::Interval ratio_interval(const Report& a, const Report& b) {
   if (!(a.samples_per_second > 0) || !(b.samples_per_second > 0)) return {};
   std::vector<ErrorSource> left = errors_of(a);
-  double square = 0;
+  double below = 0, above = 0;  // squares
+  const auto add = [&](double lower, double higher) {
+    below += lower * lower;
+    above += higher * higher;
+  };
   for (const ErrorSource& e : errors_of(b)) {
     const auto same = std::find_if(left.begin(), left.end(), [&](const ErrorSource& other) {
       return e.source == other.source && e.source != kRunToRun;
     });
-    const double sigma = e.sigma - (same == left.end() ? 0 : same->sigma);
-    square += sigma * sigma;
-    if (same != left.end()) left.erase(same);
+    if (same == left.end()) {
+      add(e.sigma, e.sigma_above());
+      continue;
+    }
+    // Whichever way the source errs, it takes both rates along.
+    const double down = e.sigma - same->sigma, up = e.sigma_above() - same->sigma_above();
+    add(std::max({0.0, down, -up}), std::max({0.0, -down, up}));
+    left.erase(same);
   }
-  for (const ErrorSource& e : left) square += e.sigma * e.sigma;
+  for (const ErrorSource& e : left) add(e.sigma_above(), e.sigma);
   const double ratio = b.samples_per_second / a.samples_per_second;
-  return {ratio * std::exp(-kNormal90 * std::sqrt(square)), ratio * std::exp(kNormal90 * std::sqrt(square)),
+  return {ratio * std::exp(-kNormal90 * std::sqrt(below)), ratio * std::exp(kNormal90 * std::sqrt(above)),
           0.9};
 }
 

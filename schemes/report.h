@@ -86,7 +86,9 @@ using NamedShare = std::pair<std::string, double>;
 /// source errs in the same direction in every report that names it, so that it cancels in their ratio.
 struct ErrorSource {
   std::string source;
-  double sigma = 0;
+  double sigma = 0;                  ///< of rates below the predicted one
+  std::optional<double> above = {};  ///< of rates above it, where that differs
+  double sigma_above() const { return above.value_or(sigma); }
 };
 /// Of this source each run has an error of its own.
 inline constexpr std::string_view kRunToRun = "run to run";

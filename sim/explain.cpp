@@ -215,7 +215,8 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
   return in;
 }
 
-void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored) {
+void explain(Report& r, const Prediction& p, const Simulation& simulation, const Simulated& run,
+             bool anchored) {
   const Cluster cluster = make_cluster(*p.system, p.devices);
   const Device& device = p.system->device(p.system->accelerator(0));
   add_time_shares(r, run.trace, run.bound, [&](uint32_t worker) { return worker_name(p, cluster, worker); });
@@ -224,7 +225,7 @@ void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored
   r.largest_share_is_bottleneck();
   r.calibrated = p.anchor ? anchored : run.bound.measured.has_value();  // by a profile of this machine
   r.incast = run.bound.incast;
-  r.errors = error_sources(r, p, run.bound.error);
+  r.errors = error_sources(r, p, run.bound.error, link_error(r, p, simulation, run));
   r.interval = interval(r.samples_per_second, r.errors);
   if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
   r.extrapolates = extrapolates(p, run.bound, cluster);

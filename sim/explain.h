@@ -15,8 +15,9 @@ namespace tandem::sim {
 std::vector<std::pair<std::string, std::string>> resolved_inputs(const Prediction& prediction);
 
 /// Fills the report's time shares, links, bottleneck (by the largest share), interval, notes, extrapolations
-/// and timeline. Its samples_per_second is known. `run`: of the prediction's devices; `anchored`: its anchor
-/// was met.
-void explain(Report& report, const Prediction& prediction, const Simulated& run, bool anchored);
+/// and timeline. Its samples_per_second is known. `run`: of the prediction's devices, by `simulation`;
+/// `anchored`: its anchor was met. Cost: one or two evaluations more where anything is sent.
+void explain(Report& report, const Prediction& prediction, const Simulation& simulation, const Simulated& run,
+             bool anchored);
 
 }  // namespace tandem::sim

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "sim/cost/link_spread.h"
 #include "sim/plan/placement.h"
 
 namespace tandem::sim {
@@ -18,14 +19,13 @@ namespace {
 /// deviations).
 constexpr double kSpread = 0.01;
 // Relative standard errors behind the 90 % intervals, set so that VALIDATION.md's rows are covered about as
-// often as stated: of an exposed communication time, of compute once one rate was measured on the same
+// often as stated: of an exposed time of input or a server, of compute once one rate was measured on the same
 // machine, and of anything that only several devices show (a framework's overheads, layout of the board).
-constexpr double kLinkError = 0.3;
+constexpr double kServing = 0.3;
 constexpr double kAnchoredError = 0.015;
 constexpr double kSeveralDevices = 0.05;
-// These three too were set with the coverage of rows in view that VALIDATION.md counts as unseen.
+// These two too were set with the coverage of rows in view that VALIDATION.md counts as unseen.
 constexpr double kUnmeasuredFramework = 0.1;  // the same, of presets held against no rate
-constexpr double kRecalledNetwork = 0.4;      // of communication over a network whose figures nobody checked
 constexpr double kPerDoubling = 0.01;         // of the rate, for every doubling of the nodes
 // Of the rate of a mixture of experts: what hosts take around experts differs by release, and loads are taken
 // to be even. Set with the 22 rows of mixtures in view that VALIDATION.md counts as unseen.
@@ -42,13 +42,48 @@ constexpr double kBeside = 1;
 constexpr double kTimeouts = 1;
 constexpr double kNormal90 = 1.645;
 
-/// Whether neighbours among the devices in use reach each other through their host's memory alone.
-bool through_host(const System& system, const Cluster& cluster) {
-  for (int64_t i = 1; i < std::min(cluster.devices, cluster.per_node); ++i) {
-    const VertexId a = used_accelerator(system, cluster, i - 1), b = used_accelerator(system, cluster, i);
-    if (system.route(a, b).staged > 0) return true;
+/// Beyond so many events a simulation is not repeated.
+constexpr int64_t kMostEvents = 3'000'000;
+
+/// Faster links can give no more than the time that is exposed: so little needs no simulation.
+constexpr double kLittle = 0.02;
+
+/// Does anything go over links whose time is not sure?
+bool sends(const Plan& plan) {
+  return plan.messages != nullptr || std::any_of(plan.transfers.begin(), plan.transfers.end(),
+                                                 [](const Transfer& t) { return t.spread > 0; });
+}
+
+/// The parts of Transfer::spread in a job, by name.
+std::vector<ErrorSource> link_parts(const Report& r, const Prediction& p) {
+  const std::string system = p.system->name();
+  std::vector<ErrorSource> out = {{fmt::format("communication on {}", system), kLinkSpread}};
+  if (const double spread = host_spread(p); spread > 0)
+    out.push_back({fmt::format("hosts like that of {}", system), spread});
+  const double recalled = recalled_spread(*p.system);
+  if (recalled > 0 && make_cluster(*p.system, r.devices).nodes > 1)
+    out.push_back({fmt::format("network of {}, recalled", system), recalled});
+  return out;
+}
+
+double in_quadrature(const std::vector<ErrorSource>& errors, bool above = false) {
+  double square = 0;
+  for (const ErrorSource& e : errors) {
+    const double sigma = above ? e.sigma_above() : e.sigma;
+    square += sigma * sigma;
   }
-  return false;
+  return std::sqrt(square);
+}
+
+/// What transfers add, by the parts of their spread.
+void add_links(std::vector<ErrorSource>& out, const Report& r, const Prediction& p, const LinkError& links) {
+  if (links.below <= 0 && links.above <= 0) return;
+  std::vector<ErrorSource> parts = link_parts(r, p);
+  const double all = in_quadrature(parts);
+  for (ErrorSource& part : parts) {
+    const double share = part.sigma / all;
+    out.push_back({std::move(part.source), share * links.below, share * links.above});
+  }
 }
 
 bool has_experts(const Graph& graph) {
@@ -61,11 +96,31 @@ bool has_experts(const Graph& graph) {
 
 double host_spread(const Prediction& p) {
   const double spread = p.system->staged_spread();
-  if (spread == 0 || p.measured || !through_host(*p.system, make_cluster(*p.system, p.devices))) return 0;
-  return spread;
+  if (spread == 0 || p.measured) return 0;
+  const Cluster cluster = make_cluster(*p.system, p.devices);
+  std::vector<VertexId> used;
+  for (int64_t i = 0; i < std::min(cluster.devices, cluster.per_node); ++i)
+    used.push_back(used_accelerator(*p.system, cluster, i));
+  return through_host(*p.system, used) ? spread : 0;
 }
 
-std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, const CostError& costs) {
+LinkError link_error(const Report& r, const Prediction& p, const Simulation& simulation,
+                     const Simulated& run) {
+  if (!sends(run.bound.plan)) return {};
+  if (run.trace.events > kMostEvents) {
+    const double all = r.time_share.exposed_communication * in_quadrature(link_parts(r, p));
+    return {all, all};
+  }
+  const double slower = simulation.rate_if(run, kNormal90);
+  const double below = std::max(0.0, std::log(run.rate / slower)) / kNormal90;
+  const double exposed = r.time_share.exposed_communication;
+  if (exposed < kLittle) return {below, exposed / kNormal90};
+  const double faster = simulation.rate_if(run, -kNormal90);
+  return {below, std::max(0.0, std::log(faster / run.rate)) / kNormal90};
+}
+
+std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, const CostError& costs,
+                                       const LinkError& links) {
   const TimeShare& t = r.time_share;
   std::set<std::string> architectures;
   for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, r.devices)))
@@ -80,40 +135,29 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, con
   if (t.launch > 0 && !p.anchor)
     out.push_back({fmt::format("host of {} under {}", p.system->name(), p.job.scheme->recipe.name),
                    kHost * std::min(1.0, t.launch / kHostShare)});
-  const double communication = t.exposed_communication + t.server;
-  if (communication > 0)
-    out.push_back({fmt::format("communication on {}", p.system->name()), communication * kLinkError});
-  if (const double spread = host_spread(p); spread > 0 && communication > 0)
-    out.push_back({fmt::format("hosts like that of {}", p.system->name()), communication * spread});
+  add_links(out, r, p, links);
+  if (t.server > 0) out.push_back({fmt::format("servers on {}", p.system->name()), t.server * kServing});
   double waits = 0;
   for (const IncastRound& round : r.incast) waits += round.delay_seconds;
   if (waits > 0)
     out.push_back({fmt::format("timeouts on {}", p.system->name()),
-                   std::min(waits / r.iteration_median, communication) * kTimeouts});
+                   std::min(waits / r.iteration_median, t.exposed_communication + t.server) * kTimeouts});
   if (r.slowed > 0) out.push_back({"kernels beside collectives", r.slowed * kBeside});
   if (has_experts(*p.job.graph)) out.push_back({fmt::format("experts of {}", p.job.graph->name()), kExperts});
-  if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kLinkError});
+  if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kServing});
   if (r.devices > 1)
     out.push_back({fmt::format("{} on several devices", p.job.scheme->name),
                    costs.several.value_or(p.job.scheme->overheads.unmeasured ? kUnmeasuredFramework
                                                                              : kSeveralDevices)});
   if (const int64_t nodes = make_cluster(*p.system, r.devices).nodes; nodes > 1) {
-    const auto& unverified = p.system->unverified();
-    const bool recalled = std::any_of(unverified.begin(), unverified.end(),
-                                      [](const std::string& path) { return path.starts_with("network"); });
-    if (recalled && communication > 0)
-      out.push_back(
-          {fmt::format("network of {}, recalled", p.system->name()), communication * kRecalledNetwork});
     out.push_back({fmt::format("{} nodes", nodes), kPerDoubling * std::log2(static_cast<double>(nodes))});
   }
   return out;
 }
 
 Report::Interval interval(double rate, const std::vector<ErrorSource>& errors) {
-  double square = 0;
-  for (const ErrorSource& e : errors) square += e.sigma * e.sigma;
-  const double factor = std::exp(kNormal90 * std::sqrt(square));
-  return {rate / factor, rate * factor, 0.9};
+  return {rate * std::exp(-kNormal90 * in_quadrature(errors)),
+          rate * std::exp(kNormal90 * in_quadrature(errors, true)), 0.9};
 }
 
 }  // namespace tandem::sim

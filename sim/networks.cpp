@@ -74,12 +74,11 @@ void add_remarks(std::vector<std::string>& to, const std::vector<std::string>& f
 /// The same source errs in the same direction in every network, and counts by its share of the time.
 void add_errors(Report& r, const Report& part, double weight) {
   for (const ErrorSource& e : part.errors) {
-    const auto at = std::find_if(r.errors.begin(), r.errors.end(),
-                                 [&](const ErrorSource& known) { return known.source == e.source; });
-    if (at != r.errors.end())
-      at->sigma += weight * e.sigma;
-    else
-      r.errors.push_back({e.source, weight * e.sigma});
+    auto at = std::find_if(r.errors.begin(), r.errors.end(),
+                           [&](const ErrorSource& known) { return known.source == e.source; });
+    if (at == r.errors.end()) at = r.errors.insert(at, {e.source, 0});
+    if (e.above || at->above) at->above = at->sigma_above() + weight * e.sigma_above();
+    at->sigma += weight * e.sigma;
   }
 }
 

@@ -216,7 +216,7 @@ Report simulate(const Prediction& p) {
   add_speedup(r, base, same ? run.rate : simulation.run(base, scale).rate);
   if (run.program != program)
     add_memory(r, memories, cluster, run.program);  // of the buckets that were gathered
-  explain(r, p, run, met);
+  explain(r, p, simulation, run, met);
   if (!p.beside.empty()) r.side_by_side = simulation.side_by_side(p.devices, scale, run.rate);
   return r;
 }

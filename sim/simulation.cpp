@@ -141,7 +141,7 @@ Simulated Simulation::evaluated(Bound bound, const std::vector<Plan>& others, bo
   Simulated out;
   out.bound = std::move(bound);
   out.program = out.bound.plan.program;
-  EvaluateOptions options;
+  EvaluateOptions& options = out.options;
   options.most_iterations = options.iterations = iterations(out.bound.plan);
   if (p_.iterations == 0 && others.empty() && !(p_.pauses.every > 0) && may_be_steady(*out.program))
     options.iterations =
@@ -158,6 +158,14 @@ Simulated Simulation::run(int64_t devices, double scale, bool beside, bool timel
 
 Simulated Simulation::run(const Cluster& cluster, double scale) const {
   return evaluated(bound(cluster, scale), {}, false);
+}
+
+double Simulation::rate_if(const Simulated& run, double deviations) const {
+  Simulated out;
+  out.bound.plan = run.bound.plan.stretched(deviations);
+  out.program = run.program;
+  evaluate_steady(out, run.options, false);
+  return out.rate;
 }
 
 std::vector<SharedRate> Simulation::side_by_side(int64_t devices, double scale, double shared) const {

@@ -17,6 +17,7 @@ namespace tandem::sim {
 /// What one evaluation of the job gave.
 struct Simulated {
   Bound bound;                             ///< its plan is that of all jobs
+  EvaluateOptions options;                 ///< how many iterations were asked for
   std::shared_ptr<const Program> program;  ///< of the job that is measured
   Trace trace;
   std::vector<double> lengths;  ///< seconds of the steady steps of the optimiser, increasing
@@ -51,6 +52,8 @@ class Simulation {
   /// The job by itself, or with those beside it. Throws InputError for an iteration that takes no time.
   /// `timeline`: keep spans.
   Simulated run(int64_t devices, double scale, bool beside = false, bool timeline = false) const;
+  /// What `run` would give if every transfer took exp(`deviations` * its spread) times as long.
+  double rate_if(const Simulated& run, double deviations) const;
   /// The rates of the prediction's job, which is `shared` beside the others, and of those. Cost: two
   /// simulations for each job beside it and one more.
   std::vector<SharedRate> side_by_side(int64_t devices, double scale, double shared) const;

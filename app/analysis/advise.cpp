@@ -448,8 +448,8 @@ class Searcher {
 
 double probability_faster(const Report& a, const Report& b) {
   const Report::Interval ratio = ratio_interval(b, a);
-  const double sigma = std::log(ratio.high / ratio.low) / (2 * kNormal90);
   const double mean = std::log(a.samples_per_second / b.samples_per_second);
+  const double sigma = (mean > 0 ? mean - std::log(ratio.low) : std::log(ratio.high) - mean) / kNormal90;
   if (!(sigma > 0)) return mean > 0 ? 1 : mean < 0 ? 0 : 0.5;
   return 0.5 * std::erfc(-mean / (sigma * std::sqrt(2.0)));
 }

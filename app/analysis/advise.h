@@ -61,7 +61,7 @@ struct Advice {
 /// none exists.
 Advice advise(Question& question, const Space& space, const Search& search);
 
-/// P(a is faster than b) when both rates are lognormal and errors that both have cancel
+/// P(a is faster than b) when both rates are lognormal to either side and errors that both have cancel
 /// (ratio_interval()).
 double probability_faster(const Report& a, const Report& b);
 

@@ -10,6 +10,7 @@
 #include "app/console/report_text.h"
 #include "app/console/table.h"
 #include "base/data.h"
+#include "sim/capacity.h"
 #include "sim/plan/placement.h"
 #include "topologies/edits.h"
 
@@ -17,11 +18,11 @@ namespace tandem::app {
 
 namespace {
 
-std::optional<Report> try_simulate(const Prediction& p) {
+/// Samples/s.
+std::optional<double> try_rate(const Prediction& p) {
   try {
-    Report r = simulate(p);
-    if (!r.fits) return std::nullopt;
-    return r;
+    if (!memory_on(p, p.devices).fits()) return std::nullopt;
+    return throughput(p);
   } catch (const InputError&) {
     return std::nullopt;  // the change is not possible on this machine: nothing to tell
   }
@@ -67,9 +68,9 @@ std::string other_system(const Question& q, const Report& last) {
     Prediction p = q.prediction(last.devices);
     p.system = &system;
     p.measured = nullptr;  // on another machine
-    const auto report = try_simulate(p);
-    if (report && report->samples_per_second > rate) {
-      rate = report->samples_per_second;
+    const auto other = try_rate(p);
+    if (other && *other > rate) {
+      rate = *other;
       best = name;
     }
   }
@@ -90,10 +91,8 @@ std::string smaller_format(const Question& q, const Report& last) {
     if (!faster) continue;
     Prediction p = q.prediction(last.devices);
     p.job.precision = to;
-    if (const auto report = try_simulate(p)) {
-      return fmt::format("--precision {} would give {}. ", name(to),
-                         gain(report->samples_per_second, last.samples_per_second));
-    }
+    if (const auto rate = try_rate(p))
+      return fmt::format("--precision {} would give {}. ", name(to), gain(*rate, last.samples_per_second));
   }
   return "";
 }
@@ -101,10 +100,9 @@ std::string smaller_format(const Question& q, const Report& last) {
 std::string without_input(const Question& q, const Report& last) {
   Prediction p = q.prediction(last.devices);
   p.job.input = false;
-  const auto report = try_simulate(p);
-  if (!report) return "";
-  return fmt::format("Input that is never late would give {}. ",
-                     gain(report->samples_per_second, last.samples_per_second));
+  const auto rate = try_rate(p);
+  if (!rate) return "";
+  return fmt::format("Input that is never late would give {}. ", gain(*rate, last.samples_per_second));
 }
 
 }  // namespace

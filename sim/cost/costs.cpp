@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "sim/cost/input_costs.h"
 #include "sim/cost/link_pattern.h"
+#include "sim/cost/link_spread.h"
 #include "sim/cost/network_software.h"
 
 namespace tandem::sim {
@@ -25,14 +27,6 @@ Time feeding(const CostInput& in, const Overheads& overheads) {
   if (rate == 0) return {};
   const auto samples = static_cast<double>(in.program->samples_per_iteration * replicas(*in.program));
   return Time::from_seconds(samples * static_cast<double>(in.job.graph->sample().decoded.n) / rate);
-}
-
-/// The same transfer, `factor` times as long: what its links carry of it takes them longer.
-void stretch(Transfer& t, double factor) {
-  t.latency = scaled(t.latency, factor);
-  t.cap /= factor;
-  for (Use& use : t.uses) use.weight *= factor;
-  for (Use& use : t.resolved) use.weight *= factor;
 }
 
 }  // namespace
@@ -71,9 +65,14 @@ Transfer Costs::copy(const Op& op, const Copy& copy, VertexId at) {
     const VertexId host = in_.system->host_of(at);
     const bool in = copy.kind == CopyKind::host_to_device;
     t = links_.message(in ? host : at, in ? at : host, op.bytes);
+    t.spread = spread_between(host, at);
   }
   t.latency = at_speed(t.latency);
   return t;
+}
+
+double Costs::spread_between(VertexId a, VertexId b) const {
+  return link_spread(*in_.system, std::array{a, b}, in_.measured != nullptr);
 }
 
 Transfer Costs::input_stage(const Op& op, const Copy& copy, VertexId at) {
@@ -110,6 +109,7 @@ Transfer Costs::collective(const Op& op, std::span<const VertexId> members, bool
   const bool last = op.payload == Payload::gradients && in_.last_look.ps > 0;
   const double wait = !awaited ? 0 : last ? in_.last_look.seconds() : overheads_.cycle.seconds() / 2;
   t.latency = at_speed(t.latency + Time::from_seconds(wait + agreement(awaited))) + timeouts(op, members);
+  t.spread = link_spread(*in_.system, members, in_.measured != nullptr);
   return t;
 }
 
@@ -132,7 +132,7 @@ Transfer Costs::over_links(const Op& op, std::span<const VertexId> members) {
   Transfer t = c.kind == CollKind::shift ? links_.exchange(LinkCost::Exchange::sendrecv, bytes, members)
                                          : links_.collective(c.kind, c.algorithm, bytes, members);
   if (in_.measured && c.kind != CollKind::shift && c.algorithm == "auto")
-    stretch(t, measured_factor(c.kind, bytes, members));
+    t.stretch(measured_factor(c.kind, bytes, members));
   t.latency += start_up_;
   const double membw = in_.system->device(members[0]).memory_bandwidth.bytes_per_second;
   t.latency += Time::from_seconds(overheads_.copies_per_byte * static_cast<double>(op.bytes.n) / membw);
@@ -191,6 +191,7 @@ Costs::Way& Costs::way(VertexId from, VertexId to, Bytes bytes) {
   if (way.transfer.bytes == 0) {
     way.transfer = links_.post(from, to, bytes);
     way.transfer.latency = at_speed(way.transfer.latency + start_up_);
+    way.transfer.spread = spread_between(from, to);
     way.rate = way.transfer.rate_alone(links_.capacity());
   }
   links_.resize(way.transfer, static_cast<double>(bytes.n));

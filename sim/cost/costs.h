@@ -152,6 +152,8 @@ class Costs {
   };
   /// The way between two vertices, kept, for `bytes` > 0.
   Way& way(VertexId from, VertexId to, Bytes bytes);
+  /// Of a transfer between the two, as Transfer::spread.
+  double spread_between(VertexId a, VertexId b) const;
   Transfer nothing() const;  ///< a message without bytes
   /// Devices of the job that have the host of the one at `at`.
   int64_t served_with(VertexId at) const;

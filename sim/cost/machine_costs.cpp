@@ -61,6 +61,7 @@ class MachineCosts : public Costs {
                                                            : CopyWay::to_device;
     Transfer t;
     t.latency = at_speed(Time::from_seconds(machine_->copy(static_cast<double>(op.bytes.n), way)));
+    if (!of_input(kind)) t.spread = spread_between(input().system->host_of(at), at);
     return t;
   }
 
@@ -80,6 +81,7 @@ class MachineCosts : public Costs {
     const System& system = *input().system;
     if (system.node_of(from) == system.node_of(to)) {
       message_ = in_memory(c, bytes, from == to);
+      message_.spread = spread_between(from, to);
     } else if (bytes.n <= 0) {
       message_ = nothing();
     } else {

@@ -71,6 +71,43 @@ Time Transfer::payload(double rate, double factor) const {
   return bytes == 0 ? Time{} : Time{picoseconds(bytes * factor / rate)};
 }
 
+void Transfer::stretch(double factor) {
+  latency = scaled(latency, factor);
+  cap /= factor;
+  for (Use& use : uses) use.weight *= factor;
+  for (Use& use : resolved) use.weight *= factor;
+}
+
+namespace {
+
+class StretchedMessages : public Plan::Messages {
+ public:
+  StretchedMessages(std::shared_ptr<Messages> messages, double deviations)
+      : messages_(std::move(messages)), deviations_(deviations) {}
+  const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) override {
+    message_ = messages_->message(channel, key, sender, receiver);
+    message_.stretch(std::exp(deviations_ * message_.spread));
+    return message_;
+  }
+  Time apply(uint32_t store, uint32_t key, uint32_t shard) override {
+    return messages_->apply(store, key, shard);
+  }
+
+ private:
+  std::shared_ptr<Messages> messages_;
+  double deviations_;
+  Transfer message_;
+};
+
+}  // namespace
+
+Plan Plan::stretched(double deviations) const {
+  Plan out = *this;
+  for (Transfer& t : out.transfers) t.stretch(std::exp(deviations * t.spread));
+  if (messages) out.messages = std::make_shared<StretchedMessages>(messages, deviations);
+  return out;
+}
+
 Time Transfer::delay(double factor) const { return scaled(latency, factor); }
 
 Time Transfer::alone(const std::vector<double>& capacity, double factor) const {

@@ -31,11 +31,14 @@ struct Transfer {
   /// A collective's, of every member's device while it runs: multiprocessors, and bytes through its memory
   /// per byte of payload. The binder makes of them what kernels beside it lose.
   double units = 0, traffic = 0;
+  double spread = 0;  ///< standard error of the logarithm of its time (sim/cost/link_spread.h)
   /// min(cap, min over uses of capacity / weight), bytes/s; infinite with neither cap nor uses.
   double rate_alone(const std::vector<double>& capacity) const;
   /// Time that the payload takes at `rate`, both latency and bytes being multiplied by `factor`.
   Time payload(double rate, double factor = 1) const;
   Time delay(double factor = 1) const;
+  /// Makes it `factor` times as long: what its links carry of it takes them longer.
+  void stretch(double factor);
   /// Duration when alone: payload at rate_alone, then the latency.
   Time alone(const std::vector<double>& capacity, double factor = 1) const;
 };
@@ -172,6 +175,8 @@ struct Plan {
   /// measured; the others repeat until it has ended, and their stores count for nothing. 0 = all are one job.
   uint32_t measured_roles = 0;
   bool measured(uint32_t role) const { return measured_roles == 0 || role < measured_roles; }
+  /// Every transfer exp(`deviations` * its spread) times as long.
+  Plan stretched(double deviations) const;
   Disturbance disturbance;
   uint64_t seed = 1;
   /// Random factors (>= 0, 1 without disturbance), pure functions of their arguments: every evaluator uses

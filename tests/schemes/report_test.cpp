@@ -145,6 +145,29 @@ TEST(Report, ErrorsThatTwoPredictionsShareCancelInTheirRatio) {
               1e-12);
 }
 
+TEST(Report, ErrorsToEitherSideStayApartInARatio) {
+  Report a, b;
+  a.samples_per_second = b.samples_per_second = 100;
+  b.errors = {{"communication", 0.2, 0.05}};
+  const auto sigmas = [&] {
+    const Report::Interval i = ratio_interval(a, b);
+    return std::pair{-std::log(i.low) / 1.645, std::log(i.high) / 1.645};
+  };
+  const auto expect = [&](double below, double above) {
+    EXPECT_NEAR(sigmas().first, below, 1e-12);
+    EXPECT_NEAR(sigmas().second, above, 1e-12);
+  };
+  expect(0.2, 0.05);
+  std::swap(a, b);
+  expect(0.05, 0.2);
+  b.errors = {{"communication", 0.3, 0.01}};  // slow links cost b more, and fast ones give a more
+  expect(0.1, 0);
+  b.errors = {{"communication", 0.3, 0.11}};
+  expect(0.1, 0.06);
+  const Report read = reports_from_json(Json::parse(text_of(b), "r.json")).front();
+  EXPECT_EQ(read.errors.front().above, 0.11);
+}
+
 TEST(Report, ReadsBackWhatItWrote) {
   const std::string text = text_of(sample());
   EXPECT_EQ(reports_to_json(reports_from_json(Json::parse(text, "r.json")), false), text);

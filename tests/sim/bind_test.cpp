@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -224,6 +225,60 @@ TEST(Interval, IsWideWhereHostsOfOneKindDiffer) {
     EXPECT_FALSE(differs);
     EXPECT_FALSE(told(other));
   }
+}
+
+/// ResNet-50 on two nodes of p3.16xlarge, whose network is recalled.
+Report over_tcp(const char* bandwidth, int64_t batch) {
+  const Graph graph = Graph::load("resnet50");
+  const System machine = System::load("p3.16xlarge", {{"nodes", "2"}, {"network.bandwidth", bandwidth}});
+  const ResolvedScheme resolved = resolve_scheme("horovod", {});
+  Prediction p = prediction_of(graph, machine, resolved, 16, batch);
+  p.check_memory = false;
+  return simulate(p);
+}
+
+/// Standard errors of the rate by its links, below and above.
+std::pair<double, double> of_links(const Report& r) {
+  double below = 0, above = 0;
+  for (const ErrorSource& e : r.errors) {
+    const bool link =
+        e.source == "communication on p3.16xlarge" || e.source == "network of p3.16xlarge, recalled";
+    below = link ? std::hypot(below, e.sigma) : below;
+    above = link ? std::hypot(above, e.sigma_above()) : above;
+  }
+  return {below, above};
+}
+
+TEST(Interval, CommunicationThatIsJustHiddenShowsBelowOnly) {
+  const Report hidden = over_tcp("25Gbit/s", 64), deep = over_tcp("25Gbit/s", 256),
+               slow = over_tcp("2Gbit/s", 64);
+  ASSERT_LT(hidden.time_share.exposed_communication, 0.02);
+  EXPECT_GT(of_links(hidden).first, 0.05);
+  EXPECT_LT(of_links(hidden).second, 0.02);
+  EXPECT_GT(hidden.samples_per_second / hidden.interval.low,
+            1.02 * hidden.interval.high / hidden.samples_per_second);
+  EXPECT_LT(of_links(deep).first, 0.02) << "hidden whatever the links";
+  ASSERT_GT(slow.time_share.exposed_communication, 0.3);
+  EXPECT_GT(of_links(slow).second, 0.1) << "what is exposed can be gained";
+}
+
+TEST(Interval, TransfersAsLongAsPricedGiveTheRate) {
+  const Graph graph = Graph::load("resnet50");
+  const System machine = System::load("p3.16xlarge", {{"nodes", "2"}});
+  for (const char* scheme : {"allreduce", "parameter-server", "parameter-server:mode=async", "gossip"}) {
+    const ResolvedScheme resolved = resolve_scheme(scheme, {});
+    const Prediction p = prediction_of(graph, machine, resolved, 16);
+    const Simulation simulation(p);
+    const Simulated run = simulation.run(p.devices, 1);
+    EXPECT_EQ(simulation.rate_if(run, 0), run.rate) << scheme;
+    EXPECT_LT(simulation.rate_if(run, 4), 0.9 * run.rate) << scheme;
+  }
+  const ResolvedScheme resolved = resolve_scheme("allreduce", {});
+  Prediction p = prediction_of(graph, machine, resolved, 4);
+  p.beside = {{p.job, 4}};
+  const Simulation simulation(p);
+  const Simulated run = simulation.run(p.devices, 1, true);
+  EXPECT_EQ(simulation.rate_if(run, 0), run.rate);
 }
 
 TEST(Interval, KnowsUntriedFrameworksRecalledNetworksAndNodes) {
