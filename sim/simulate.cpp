@@ -142,6 +142,20 @@ void add_speedup(Report& r, int64_t base, double rate) {
   r.scaling_efficiency = r.speedup * static_cast<double>(base) / static_cast<double>(r.devices);
 }
 
+struct ScaledRun {
+  Simulated run;
+  double scale = 1;  ///< of compute costs
+};
+
+/// Simulates what was asked and explains its rate.
+ScaledRun add_run(Report& r, const Prediction& p, const Simulation& simulation) {
+  const auto [scale, met] = fit_anchor(p, simulation, r.notes);
+  ScaledRun out{simulation.run(p.devices, scale, true, p.timeline), scale};
+  add_rates(r, p, out.run);
+  explain(r, p, simulation, out.run, met);
+  return out;
+}
+
 /// Of networks in turn (sim/networks.h).
 Report simulate_in_turn(const Prediction& p) {
   Report r = asked(p);
@@ -191,6 +205,15 @@ double anchored_scale(const Prediction& p) {
   return fit_anchor(p, Simulation(p), notes).scale;
 }
 
+Report simulate_rate(const Prediction& p) {
+  TANDEM_CHECK(p.then.empty());
+  check_arguments(p);
+  Report r = asked(p);
+  const auto [run, scale] = add_run(r, p, Simulation(p));
+  r.samples_per_iteration = std::llround(samples_of_all(*run.program));
+  return r;
+}
+
 Report simulate(const Prediction& p) {
   if (!p.then.empty()) return simulate_in_turn(p);
   check_arguments(p);
@@ -205,9 +228,7 @@ Report simulate(const Prediction& p) {
   r.fits = !p.check_memory || r.memory.fits();
   if (!r.fits) return r;
 
-  const auto [scale, met] = fit_anchor(p, simulation, r.notes);
-  const Simulated run = simulation.run(p.devices, scale, true, p.timeline);
-  add_rates(r, p, run);
+  const auto [run, scale] = add_run(r, p, simulation);
   const int64_t base = speedup_base(p, [&](int64_t devices) {
     const Cluster fewer = grown_cluster(*p.system, devices);
     return largest(memories.of(fewer, simulation.program(fewer)));
@@ -216,7 +237,6 @@ Report simulate(const Prediction& p) {
   add_speedup(r, base, same ? run.rate : simulation.run(base, scale).rate);
   if (run.program != program)
     add_memory(r, memories, cluster, run.program);  // of the buckets that were gathered
-  explain(r, p, simulation, run, met);
   if (!p.beside.empty()) r.side_by_side = simulation.side_by_side(p.devices, scale, run.rate);
   return r;
 }

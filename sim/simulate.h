@@ -12,6 +12,10 @@ namespace tandem::sim {
 /// Throws InputError for device counts the system lacks or precision the device lacks.
 Report simulate(const Prediction& prediction);
 
+/// The report without what takes further simulations or walks: memory, the speed-up and jobs beside. Throws
+/// as simulate(), for one network.
+Report simulate_rate(const Prediction& prediction);
+
 /// Report::samples_per_second alone, without looking at memory or at one device. Throws as simulate() does.
 double throughput(const Prediction& prediction);
 

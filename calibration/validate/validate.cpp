@@ -225,7 +225,7 @@ Rate rate_of(Prediction p, const Setting& setting, std::vector<PartAnchor>* anch
       if (!own.scale) own.scale = anchored_scale(p);
       p.anchor_scale = own.scale;
     }
-    const Report r = simulate(p);
+    const Report r = simulate_rate(p);
     out.parts.push_back(r.samples_per_second);
     out.unread += part.count * part.unread;
     seconds += part.count / r.samples_per_second;

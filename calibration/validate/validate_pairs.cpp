@@ -43,9 +43,9 @@ void add_runs(const Json& pair, const Json& plain, const Json& changed, std::vec
     if (own == published.end() || devices <= fewest) continue;
     p.devices = devices;
     p.system = &a;
-    const Report before = simulate(p);
+    const Report before = simulate_rate(p);
     p.system = &b;
-    const Report after = simulate(p);
+    const Report after = simulate_rate(p);
     rows.push_back({pair.at("what").as_text(), a.name(), changed.at("system").as_text(), graph.name(),
                     scheme.name, plain.text("precision", "fp32"), p.job.batch, devices, value / own->second,
                     after.samples_per_second / before.samples_per_second, ratio_interval(before, after)});

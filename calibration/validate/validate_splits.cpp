@@ -60,7 +60,7 @@ void predict_split(SplitRow& row, const Json& document) {
   p.timeline = false;
   row.nodes = make_cluster(system, row.devices).nodes;
   row.dull = dull_rate(p);
-  const Report r = simulate(p);
+  const Report r = simulate_rate(p);
   row.predicted = r.samples_per_second;
   row.low = r.interval.low;
   row.high = r.interval.high;

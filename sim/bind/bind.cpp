@@ -9,6 +9,7 @@
 
 #include "sim/bind/bound_messages.h"
 #include "sim/cost/make_costs.h"
+#include "sim/plan/alone_times.h"
 #include "sim/plan/placement.h"
 
 namespace tandem::sim {
@@ -170,8 +171,7 @@ class Binder {
     double added = 0;
     each_stored(role, [&](const Op& op, uint32_t i) {
       if (op.kind == OpKind::collective && (program_.grid.axes.empty() || beside(op))) {
-        const auto& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[i])];
-        const double seconds = t.alone(costs_->capacity()).seconds();
+        const double seconds = alone_.of(transfer[i]).seconds();
         if (seconds > 0) queue.push_back({&op, i, seconds, seconds});
       } else if (launched(op) && program_.tasks[op.what].pass != Pass::update) {
         const double slower = run_beside(op, v, duration[i].seconds(), transfer, queue);
@@ -449,6 +449,7 @@ class Binder {
   std::shared_ptr<Costs> costs_;
   std::vector<std::vector<VertexId>> where_;
   Bound bound_;
+  AloneTimes alone_{bound_.plan.transfers, costs_->capacity()};
   std::map<std::pair<uint32_t, Sort>, std::vector<Time>> durations_;
   std::map<std::pair<int32_t, int64_t>, int32_t> stretched_;  ///< transfers, by transfer and picoseconds
   double step_ = 0,

@@ -15,6 +15,7 @@
 #include "sim/evaluate/recorder.h"
 #include "sim/evaluate/sweep.h"
 #include "sim/evaluate/sweep_roles.h"
+#include "sim/plan/alone_times.h"
 
 namespace tandem::sim {
 
@@ -102,7 +103,7 @@ class FoldedRole {
         mail_(mail),
         calm_(plan.disturbance.none()),
         count_(static_cast<uint32_t>(plan.program->roles[r].mesh.size())),
-        alone_(plan.transfers.size(), -1),
+        alone_(plan.transfers, plan.capacity),
         end_(new int64_t[std::max<std::size_t>(1, ops_.size())]) {
     for (uint32_t i = 0; i < count_; ++i) weight_ += Recorder::weight(r, i);
     if (!costs_.issued.empty()) host_.emplace();
@@ -278,10 +279,7 @@ class FoldedRole {
       return factor_ == 1 ? d.ps : picoseconds(d.seconds() * factor_);
     }
     const int32_t t = costs_.transfer[class_][o];
-    if (t < 0) return 0;
-    int64_t& known = alone_[static_cast<std::size_t>(t)];
-    if (known < 0) known = plan_.transfers[static_cast<std::size_t>(t)].alone(plan_.capacity).ps;
-    return known;
+    return t < 0 ? 0 : alone_.of(t).ps;
   }
 
   /// The end of an op that another lane waits for; -1: none.
@@ -439,7 +437,7 @@ class FoldedRole {
   bool calm_;
   uint32_t count_;
   uint64_t weight_ = 0;
-  std::vector<int64_t> alone_;                      ///< [transfer]: picoseconds; -1: not asked for yet
+  AloneTimes alone_;
   std::unique_ptr<int64_t[]> end_;                  ///< [op], once it has run
   std::map<uint32_t, std::vector<int64_t>> rings_;  ///< ends of ops that later iterations ask for
   bool alike_ = costs_.class_of.empty();            ///< the transfers of all instances are the same

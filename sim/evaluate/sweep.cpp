@@ -16,6 +16,7 @@
 #include "sim/evaluate/recorder.h"
 #include "sim/evaluate/shared_copies.h"
 #include "sim/evaluate/sweep_roles.h"
+#include "sim/plan/alone_times.h"
 #include "sim/plan/groups.h"
 
 namespace tandem::sim {
@@ -103,8 +104,10 @@ struct Letter {
 };
 /// What roles have in common.
 struct Mail {
+  explicit Mail(const Plan& plan) : alone(plan.transfers, plan.capacity) {}
   std::map<std::pair<uint32_t, uint32_t>, std::deque<Letter>> letters;  ///< by channel and key
   std::deque<SharedCopies> copies;                                      ///< by lane, where they share links
+  AloneTimes alone;
 };
 
 class RoleSweep {
@@ -171,7 +174,7 @@ class RoleSweep {
   void plan_op(uint32_t o) {
     const Op& op = role_.ops[o];
     OpPlan& p = ops_[o];
-    for (std::size_t c = 0; c < costs_.duration.size(); ++c) p.time.push_back(alone(c, o, 1));
+    for (std::size_t c = 0; c < costs_.duration.size(); ++c) p.time.push_back(calm_time(c, o));
     if (op.kind == OpKind::collective) p.meeting = &meeting(plan_.program->collectives[op.what].axes);
     p.last_use = o;
   }
@@ -198,10 +201,10 @@ class RoleSweep {
     return meetings_.emplace(axes, std::move(m)).first->second;
   }
 
-  Time alone(std::size_t c, uint32_t o, double factor) const {
-    if (role_.ops[o].kind == OpKind::compute) return scaled(costs_.duration[c][o], factor);
+  Time calm_time(std::size_t c, uint32_t o) const {
+    if (role_.ops[o].kind == OpKind::compute) return costs_.duration[c][o];
     const int32_t t = costs_.transfer[c][o];
-    return t < 0 ? Time{} : plan_.transfers.at(static_cast<std::size_t>(t)).alone(plan_.capacity, factor);
+    return t < 0 ? Time{} : mail_.alone.of(t);
   }
 
   void begin_iteration() {
@@ -269,7 +272,10 @@ class RoleSweep {
       return scaled(ops_[o].time[class_of(i)], factor_[i] * plan_.op_factor(r_, i, iteration_, o)).ps;
     }
     if (plan_.disturbance.network_sigma == 0) return ops_[o].time[class_of(i)].ps;
-    return alone(class_of(i), o, plan_.transfer_factor(r_, i, iteration_, o)).ps;
+    const int32_t t = costs_.transfer[class_of(i)][o];
+    if (t < 0) return 0;
+    const double factor = plan_.transfer_factor(r_, i, iteration_, o);
+    return plan_.transfers.at(static_cast<std::size_t>(t)).alone(plan_.capacity, factor).ps;
   }
 
   void run_op(uint32_t o) {
@@ -490,13 +496,13 @@ class RoleSweep {
 }  // namespace
 
 Trace run_sweep(const Plan& plan, const EvaluateOptions& options) {
-  Mail mail;
+  Mail mail(plan);
   return sweep_roles<RoleSweep>(plan, options, "sweep", mail);
 }
 
 std::optional<Trace> run_sweep(const Plan& plan, const EvaluateOptions& options,
                                const std::vector<ContendingCopies>& contend) {
-  Mail mail;
+  Mail mail(plan);
   for (const ContendingCopies& of_lane : contend) mail.copies.emplace_back(plan, of_lane);
   try {
     Trace trace = sweep_roles<RoleSweep>(plan, options, "sweep", mail);

@@ -106,7 +106,7 @@ inline Execution split_execution(const SplitCase& s, const ResolvedScheme& schem
   e.job.optimizer = &optimizer("momentum");
   e.job.offload = parse_offload(s.offload, {});
   e.job.recompute = parse_recompute(s.recompute, {});
-  e.iterations = 20;
+  e.iterations = 10;
   e.warmup = 1;
   e.data = of_text(s) ? nullptr : &digits();
   e.rate.base = s.of == Of::text ? 0.005 : s.of == Of::mixture || s.of == Of::biased ? 0.0002 : 0.001;

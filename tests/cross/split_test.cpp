@@ -421,11 +421,11 @@ TEST(SplitCheckpoints, ResumeUnderAnotherSplit) {
   const ResolvedScheme first = resolve_scheme("hybrid:tensor=2,pipeline=2,microbatches=4", Place{}),
                        second = resolve_scheme("pipeline:microbatches=4", Place{});
   Execution e = split_execution({"", 4}, first);
-  e.iterations = 10;
+  e.iterations = 5;
   const ExecutionResult half = execute(e, {false, false, true});
-  const Checkpoint saved{10, half.parameters, half.state, half.buffers};
+  const Checkpoint saved{5, half.parameters, half.state, half.buffers};
   Execution rest = split_execution({"", 2}, second);
-  rest.iterations = 10;
+  rest.iterations = 5;
   rest.start = &saved;
   const ExecutionResult r = execute(rest, {false, false, true});
   expect_close(r.parameters, on_one_worker({"", 4}, 4).parameters);
@@ -435,11 +435,11 @@ TEST(SplitCheckpoints, ResumeWithExpertsDealtOtherwise) {
   const ResolvedScheme first = resolve_scheme("hybrid:expert=2,tensor=2,microbatches=2", Place{}),
                        second = resolve_scheme("hybrid:expert=4,sharding=1", Place{});
   Execution e = split_execution({"", 4, 2, Of::experts}, first);
-  e.iterations = 10;
+  e.iterations = 5;
   const ExecutionResult half = execute(e, {false, false, true});
-  const Checkpoint saved{10, half.parameters, half.state, half.buffers};
+  const Checkpoint saved{5, half.parameters, half.state, half.buffers};
   Execution rest = split_execution({"", 4, 4, Of::experts}, second);
-  rest.iterations = 10;
+  rest.iterations = 5;
   rest.start = &saved;
   const ExecutionResult r = execute(rest, {false, false, true});
   expect_close(r.parameters, on_one_worker({"", 4, 4, Of::experts}, 1).parameters);
@@ -452,11 +452,11 @@ TEST(SplitCheckpoints, ResumeWithoutSharding) {
                        second = resolve_scheme("hybrid:pipeline=2,microbatches=2", Place{});
   const SplitCase s{"", 4, 2, Of::text};
   Execution e = split_execution(s, first);
-  e.iterations = 10;
+  e.iterations = 5;
   const ExecutionResult half = execute(e, {false, false, true});
-  const Checkpoint saved{10, half.parameters, half.state, half.buffers};
+  const Checkpoint saved{5, half.parameters, half.state, half.buffers};
   Execution rest = split_execution(s, second);
-  rest.iterations = 10;
+  rest.iterations = 5;
   rest.start = &saved;
   expect_close(execute(rest, {false, false, true}).parameters, on_one_worker(s, 2).parameters);
 }
@@ -466,12 +466,12 @@ TEST(SplitCheckpoints, HoldATiedWeightOnce) {
   const ResolvedScheme first = resolve_scheme("hybrid:tensor=2,pipeline=2,microbatches=4", Place{}),
                        second = resolve_scheme("pipeline:microbatches=4", Place{});
   Execution e = split_execution({"", 4, 1, Of::text}, first);
-  e.iterations = 10;
+  e.iterations = 5;
   const ExecutionResult half = execute(e, {false, false, true});
   EXPECT_EQ(static_cast<int64_t>(half.parameters.size()), model_of(Of::text).parameter_elements());
-  const Checkpoint saved{10, half.parameters, half.state, half.buffers};
+  const Checkpoint saved{5, half.parameters, half.state, half.buffers};
   Execution rest = split_execution({"", 2, 1, Of::text}, second);
-  rest.iterations = 10;
+  rest.iterations = 5;
   rest.start = &saved;
   const ExecutionResult r = execute(rest, {false, false, true});
   expect_close(r.parameters, on_one_worker({"", 4, 1, Of::text}, 4).parameters);
