@@ -9,7 +9,7 @@ function(tandem_kernels variable)
     "row_norm fallback product_attention recurrent"
     "strided experts"
     "compression powersgd"
-    "log_sums rotary"
+    "log_sums rotary tensor_attention"
     "lamb adafactor adamw_8bit")
   set(out "")
   foreach(line IN LISTS lines)

@@ -8,11 +8,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "exec/device/cuda/fp8.h"
 #include "exec/device/cuda/half.h"
 #include "exec/device/cuda/product_attention.h"
+#include "exec/device/cuda/tensor_attention.h"
 
 namespace tandem::tests {
 
@@ -22,11 +24,14 @@ std::atomic<int64_t> judged{0}, checked{0};
 std::mutex history_mutex;
 std::map<uint32_t, std::vector<float>> history;  ///< [instance][iteration]
 
+/// How attention in 4 bytes is computed; nothing where own tiles are to do it.
+using Attention = std::optional<cuda::Prepared> (*)(const Call& call);
+
 class EmulatedDevice : public DeviceSession {
  public:
-  /// `slice_bytes`: of attention by products; 0: by tiles.
-  explicit EmulatedDevice(const DeviceOptions& options, int64_t slice_bytes = 0)
-      : slice_bytes_(slice_bytes),
+  /// `attention`: null: by own tiles.
+  explicit EmulatedDevice(const DeviceOptions& options, Attention attention = nullptr)
+      : attention_(attention),
         precision_(options.precision == Precision::fp8 ? Precision::bf16 : options.precision),
         fp8_(options.precision == Precision::fp8),
         loss_{options.loss_scale} {}
@@ -44,9 +49,10 @@ class EmulatedDevice : public DeviceSession {
                             call.function == Function::conv_backward_weights;
     const bool attends =
         call.function == Function::attention || call.function == Function::attention_backward;
-    if (attends && slice_bytes_ > 0 && precision_ == Precision::fp32 &&
-        cuda::multiplies(AttentionShape(call)))
-      made_.push_back(cuda::attention_by_products(call, slice_bytes_));
+    std::optional<cuda::Prepared> attention;
+    if (attends && attention_ != nullptr && precision_ == Precision::fp32) attention = attention_(call);
+    if (attention)
+      made_.push_back(*attention);
     else if (fp8_ && cuda::multiplies_fp8(call))
       made_.push_back(cuda::multiply_fp8(call, cuda::fallback_fp8));
     else if (multiplies && cuda::is_half(precision_))
@@ -135,7 +141,7 @@ class EmulatedDevice : public DeviceSession {
     return k == 3 ? conv.out_channels : conv.weight_elements();
   }
 
-  int64_t slice_bytes_;
+  Attention attention_;
   Precision precision_;
   bool fp8_;
   std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
@@ -189,11 +195,21 @@ const Backend& emulated_backend() {
 namespace {
 
 template <int64_t slice_bytes>
-const Backend& with_products() {
+std::optional<cuda::Prepared> by_products(const Call& call) {
+  if (!cuda::multiplies(AttentionShape(call))) return std::nullopt;
+  return cuda::attention_by_products(call, slice_bytes);
+}
+std::optional<cuda::Prepared> on_tensor_cores(const Call& call) {
+  if (!cuda::fits_tensor_cores(AttentionShape(call))) return std::nullopt;
+  return cuda::attention_on_tensor_cores(call);
+}
+
+template <Attention attention>
+const Backend& with() {
   static const Backend backend = [] {
     Backend out = emulated_backend();
     out.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
-      return std::make_unique<EmulatedDevice>(options, slice_bytes);
+      return std::make_unique<EmulatedDevice>(options, attention);
     };
     return out;
   }();
@@ -203,8 +219,9 @@ const Backend& with_products() {
 }  // namespace
 
 const Backend& emulated_products(Slices slices) {
-  if (slices == Slices::few) return with_products<cuda::kSliceBytes>();
-  return slices == Slices::some ? with_products<512 << 10>() : with_products<16 << 10>();
+  if (slices == Slices::few) return with<by_products<cuda::kSliceBytes>>();
+  return slices == Slices::some ? with<by_products<512 << 10>>() : with<by_products<16 << 10>>();
 }
+const Backend& emulated_tensor_cores() { return with<on_tensor_cores>(); }
 
 }  // namespace tandem::tests

@@ -313,3 +313,35 @@ inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __uint_as_float(uint32_t x) { return std::bit_cast<float>(x); }
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
+
+namespace emulated {
+
+/// cvt.rna.tf32.f32: 10 bits of mantissa, ties away from zero.
+inline uint32_t tf32(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return std::isfinite(x) ? (bits + 0x1000U) & 0xffffe000U : bits;
+}
+/// mma.sync.m16n8k8 of tf32: each lane shows what it has of both operands (PTX ISA, "Matrix Fragments for
+/// mma.m16n8k8"), and takes its four sums.
+inline void mma_tf32(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  Block& block = Block::running();
+  const unsigned first = block.thread() / 32 * 32, group = block.thread() % 32 / 4, turn = block.thread() % 4;
+  const auto shown = [&](uint32_t low, uint32_t high) { return block.show(low | uint64_t{high} << 32); };
+  const auto half = [](uint64_t both, unsigned k) {
+    return std::bit_cast<float>(static_cast<uint32_t>(both >> 32 * k));
+  };
+  float left[2][8], right[8][2];  // rows g and g + 8; columns 2t and 2t + 1
+  for (unsigned step = 0; step < 2; ++step) {
+    const uint64_t* const all = shown(a[2 * step], a[2 * step + 1]);
+    for (unsigned k = 0; k < 8; ++k)
+      left[k / 4][4 * step + k % 4] = half(all[first + 4 * group + k % 4], k / 4);
+  }
+  const uint64_t* const all = shown(b[0], b[1]);
+  for (unsigned k = 0; k < 16; ++k)
+    right[k / 2][k % 2] = half(all[first + 4 * (2 * turn + k % 2) + k / 2 % 4], k / 8);
+  for (unsigned i = 0; i < 4; ++i) {
+    for (unsigned k = 0; k < 8; ++k) sum[i] += left[i / 2][k] * right[k][i % 2];
+  }
+}
+
+}  // namespace emulated

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in 4 bytes, for which cuDNN has no kernels: by products of cuBLASLt, or by our own tiles. Both
-// are tried on memory of their own, and products are taken only if their results are those of the tiles.
+// Attention in 4 bytes, for which cuDNN has no kernels: by products of cuBLASLt, by our own tiles in fp32 or,
+// in tf32, by such that tensor cores multiply. All are tried on memory of their own, and another way than the
+// fp32 tiles is taken only if its results are theirs.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -15,6 +17,7 @@
 #include "exec/device/cuda/choices.h"
 #include "exec/device/cuda/product_attention.h"
 #include "exec/device/cuda/session.h"
+#include "exec/device/cuda/tensor_attention.h"
 #include "exec/device/cuda/trial.h"
 
 namespace tandem::exec::cuda {
@@ -25,9 +28,9 @@ namespace {
 /// that fill no tiles take plain kernels, which are slow.
 constexpr double kLeastFlops = 2e7;
 
-bool worth_a_trial(const AttentionShape& a) {
+bool large_enough(const AttentionShape& a) {
   const double scores = static_cast<double>(a.batch * a.heads) * static_cast<double>(a.query * a.key);
-  return multiplies(a) && (a.size > kMostTiled || 4 * scores * static_cast<double>(a.size) >= kLeastFlops);
+  return a.size > kMostTiled || 4 * scores * static_cast<double>(a.size) >= kLeastFlops;
 }
 
 /// Operands of a call on memory of their own. q, k and v overlap, other numbers in each; results do not.
@@ -140,47 +143,86 @@ double distance(const Trial::Results& got, const Trial::Results& want) {
   return most;
 }
 
-enum Ways : int64_t { kProducts, kTiles };
+/// As they stand among the choices that are kept.
+enum Ways : int64_t { kProducts, kTiles, kTensorCores };
 
-/// Products keep 11 bits of their inputs in tf32, errors of which add up like noise, and 24 in fp32.
+struct Candidate {
+  Ways way;
+  AttentionPlan plan;
+};
+
+/// Of results in tf32, 11 bits of whose inputs are multiplied: errors add up like noise. In fp32 24 are.
 double allowed(Precision precision) { return precision == Precision::tf32 ? 1e-2 : 1e-4; }
 
-/// The faster way. Throws DeviceError with the reason why products cannot be it: NoRoom where nothing can be
-/// tried. `known`: that they are it, is known.
-Ways faster(const Call& call, const Prepared& products, const Prepared& tiles, bool known,
-            Libraries& libraries) {
+/// The fastest of `ways`, the last of which are the tiles. One that gives other results than they do is left
+/// out, for which there is a reason then. `known`: that the first is it, is known. Throws NoRoom where
+/// nothing can be tried, and DeviceError.
+Candidate fastest(const Call& call, std::vector<Candidate> ways, bool known, Libraries& libraries) {
   const std::lock_guard guard(one_trial());
-  const Trial trial(call, std::max(products.scratch, tiles.scratch), libraries);
-  const auto want = trial.results(tiles);
-  const double off = distance(trial.results(products), want);
-  if (!(off <= allowed(libraries.precision)))
-    throw DeviceError(fmt::format("products are {:.1e} of its length off what own kernels give", off));
-  if (known) return kProducts;
-  const Captured by_products(trial, products), by_tiles(trial, tiles);
-  const auto run = [&](std::size_t way) { return (way == kProducts ? by_products : by_tiles).replay(); };
-  const auto best = fastest_of(2, run, stream_of(libraries), libraries.workspace, libraries.workspace_bytes);
-  return best == std::optional<std::size_t>(kProducts) ? kProducts : kTiles;
+  int64_t scratch = 0;
+  for (const Candidate& c : ways) scratch = std::max(scratch, c.plan.prepared.scratch);
+  const Trial trial(call, scratch, libraries);
+  const auto want = trial.results(ways.back().plan.prepared);
+  std::string refused;
+  for (std::size_t i = 0; i + 1 < ways.size();) {
+    const double off = distance(trial.results(ways[i].plan.prepared), want);
+    if (off <= allowed(libraries.precision)) {
+      ++i;
+      continue;
+    }
+    refused = fmt::format("{} are {:.1e} of its length off what own kernels give",
+                          ways[i].way == kProducts ? "products" : "tiles on tensor cores", off);
+    ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  std::size_t best = 0;
+  if (!known) {
+    std::vector<std::unique_ptr<Captured>> captured;
+    for (const Candidate& c : ways) captured.push_back(std::make_unique<Captured>(trial, c.plan.prepared));
+    best = fastest_of(
+               ways.size(), [&](std::size_t way) { return captured[way]->replay(); }, stream_of(libraries),
+               libraries.workspace, libraries.workspace_bytes)
+               .value_or(ways.size() - 1);
+  }
+  Candidate out = std::move(ways[best]);
+  out.plan.choice.refused = refused;
+  return out;
+}
+
+/// Throws DeviceError.
+AttentionPlan by_products(const Call& call, Libraries& libraries) {
+  ProductsUsed used;
+  make_product() = [&](const Product& p) { return aligned_product(p, Precision::fp32, libraries, used); };
+  Prepared products = attention_by_products(call);
+  make_product() = fallback_product;
+  if (used.refused) throw DeviceError("no algorithm for these layouts");
+  const std::string engines = fmt::format("{} and softmax", fmt::join(used.engines, ", "));
+  return {std::move(products), {call.function, "cuBLASLt", engines, used.workspace, "", 0}};
 }
 
 AttentionPlan plan_of(const Call& call, const std::vector<int64_t>& key, Libraries& libraries) {
   AttentionPlan tiles{prepare_own(call, libraries.precision), {}};
-  if (!worth_a_trial(AttentionShape(call))) return tiles;
+  const AttentionShape a(call);
+  const bool tensor_cores = libraries.precision == Precision::tf32 && fits_tensor_cores(a);
+  if (!large_enough(a) || !(multiplies(a) || tensor_cores)) return tiles;
   Choices& choices = Choices::of_process();
-  const std::string chip = fmt::format("{} attention, cuBLASLt {}", libraries.chip, cublasLtGetVersion());
+  const std::string chip =
+      fmt::format("{} attention of 4 bytes, cuBLASLt {}", libraries.chip, cublasLtGetVersion());
   const std::optional<Way> known = choices.find(chip, key);
   tiles.choice = {call.function, "Tandem", "tiles", 0, "", 0};
   if (known == Way{kTiles}) return tiles;
   try {
-    ProductsUsed used;
-    make_product() = [&](const Product& p) { return aligned_product(p, Precision::fp32, libraries, used); };
-    const Prepared products = attention_by_products(call);
-    make_product() = fallback_product;
-    if (used.refused) throw DeviceError("no algorithm for these layouts");
-    const Ways way = faster(call, products, tiles.prepared, known == Way{kProducts}, libraries);
-    choices.keep(chip, key, {way});
-    if (way == kTiles) return tiles;
-    const std::string engines = fmt::format("{} and softmax", fmt::join(used.engines, ", "));
-    return {products, {call.function, "cuBLASLt", engines, used.workspace, "", 0}};
+    std::vector<Candidate> ways;  // the best estimate first
+    if (tensor_cores && known != Way{kProducts})
+      ways.push_back(
+          {kTensorCores,
+           {attention_on_tensor_cores(call), {call.function, "Tandem", "tiles on tensor cores", 0, "", 0}}});
+    if (multiplies(a) && known != Way{kTensorCores})
+      ways.push_back({kProducts, by_products(call, libraries)});
+    ways.push_back({kTiles, tiles});
+    Candidate best = fastest(call, std::move(ways), known.has_value(), libraries);
+    if (best.plan.choice.refused.empty()) choices.keep(chip, key, {best.way});
+    if (best.way != kTiles || best.plan.choice.refused.empty()) return best.plan;
+    tiles.choice.refused = best.plan.choice.refused;
   } catch (const NoRoom&) {
     tiles.choice.refused = "no memory to try it";
   } catch (const DeviceError& error) {
