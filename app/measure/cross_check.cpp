@@ -78,7 +78,7 @@ void add_splits(const std::string& model, int64_t batch, std::vector<CheckCase>&
 /// Every family of schemes that averages models, applies gradients late or weighs them, and every one whose
 /// workers do not wait for each other: on one worker, as many as cores and more, and with a slow one.
 /// Gradients that are compressed, cut, in an order or sharded: on as many workers as cores and more. Of those
-/// that do not wait so many iterations that the first and the last, in which staleness is less, hardly count.
+/// that do not wait so many iterations that the last, in which staleness is less, hardly count.
 void add_families(std::vector<CheckCase>& out) {
   constexpr const char* kModel = "lenet5";
   constexpr int64_t kBatch = 64;

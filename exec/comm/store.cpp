@@ -16,7 +16,8 @@ struct ParameterStore::Entry {
   int64_t version = 0, merged = 0, dropped = 0, kept = 0;
   std::vector<int64_t> read;         ///< [worker]: version of the parameters it computes on
   std::vector<int64_t> clock;        ///< [worker]
-  std::vector<Histogram> staleness;  ///< [worker]
+  std::vector<int64_t> pushed;       ///< [worker]: gradients that were not dropped
+  std::vector<Histogram> staleness;  ///< [worker]: of those after the run-in
   struct Asked {
     uint32_t worker;
     Slice slice;
@@ -59,6 +60,7 @@ ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
     const auto workers = static_cast<std::size_t>(setup_.workers) / shares;
     e.read.resize(workers);
     e.clock.resize(workers);
+    e.pushed.resize(workers);
     e.staleness.resize(workers);
     abort_.watch(&e.lock.counter());
   }
@@ -152,6 +154,10 @@ void ParameterStore::accept(Entry& e, uint32_t worker, const Slice& slice, const
   h.device->synchronize(Lane::compute);  // then the gradient may be overwritten
 }
 
+void ParameterStore::count(Entry& e, std::size_t worker, int64_t staleness) const {
+  if (++e.pushed[worker] > setup_.run_in) e.staleness[worker].add(staleness);
+}
+
 void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
   const std::size_t at = place(worker);
   const int64_t read = e.read[at];
@@ -162,7 +168,7 @@ void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const 
     return;
   }
   const int64_t staleness = e.version - read;
-  e.staleness[at].add(staleness);
+  count(e, at, staleness);
   ++e.kept;
   ++e.merged;
   const int64_t batch = setup_.rules.batch;
@@ -190,13 +196,13 @@ void ParameterStore::add_beside(Entry& e, uint32_t worker, const Slice& slice, c
   float *const shared = at(slice), *const read = read_[worker].data() + slice.first,
                *const moved = moved_[worker].data() + slice.first;
   std::copy_n(read, slice.elements, moved);
-  setup_.step(worker, slice, gradient, moved, e.staleness[own].count() + 1,
+  setup_.step(worker, slice, gradient, moved, e.pushed[own] + 1,
               version.load(std::memory_order_relaxed) - e.read[own]);
   for (int64_t i = 0; i < slice.elements; ++i)
     std::atomic_ref(shared[i]).fetch_add(moved[i] - read[i], std::memory_order_relaxed);
   const int64_t before = version.fetch_add(1, std::memory_order_acq_rel);
   kept.fetch_add(1, std::memory_order_relaxed);
-  e.staleness[own].add(before - e.read[own]);
+  count(e, own, before - e.read[own]);
   e.read[own] = before + 1;  // what follows has at least that
   for (int64_t i = 0; i < slice.elements; ++i)
     read[i] = std::atomic_ref(shared[i]).load(std::memory_order_relaxed);
@@ -239,7 +245,7 @@ void ParameterStore::join(uint32_t worker, uint32_t key, const Slice& slice, con
   Entry& e = entry(worker, key, worker);
   change(worker, key, slice, [&](float* model) {
     for (int64_t i = 0; i < slice.elements; ++i) model[i] += mean[i] - read[i];
-    e.staleness[worker].add(++e.version - e.read[worker]);
+    count(e, worker, ++e.version - e.read[worker]);
     e.read[worker] = e.version;
     ++e.kept;
   });

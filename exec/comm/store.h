@@ -49,6 +49,9 @@ class ParameterStore {
     /// Makes the gradient of what a worker pushed of a slice; empty: that is the gradient. For many threads.
     std::function<void(const Slice& slice, const float* message, float* gradient)> unpack = {};
     Step step = {};  ///< instead of `merge` where rules.locked is false
+    /// Of what each worker pushes of a key so many first gradients, whose staleness does not count: all begin
+    /// at once, and so find fewer versions of each other's than ever after.
+    int64_t run_in = 0;
   };
   ParameterStore(Setup setup, Abort& abort, int spins);
   ~ParameterStore();
@@ -89,12 +92,13 @@ class ParameterStore {
   int64_t versions() const;  ///< summed over shards, keys and shares
   int64_t dropped() const;
   int64_t merged() const;  ///< gradients kept
-  Histogram staleness() const;
+  Histogram staleness() const;  ///< without the run-in
   Histogram staleness_of(uint32_t worker) const;
 
  private:
   struct Entry;
   struct Home;
+  void count(Entry& e, std::size_t worker, int64_t staleness) const;
   std::size_t place(uint32_t worker) const { return worker / static_cast<std::size_t>(setup_.rules.shares); }
   float* sum_at(const Slice& slice);
   void take(const Slice& slice, const float* gradient, bool adds, float weight);

@@ -54,6 +54,7 @@ void Run::make_store() {
                               {}};
   if (compresses()) setup.unpack = unpacking();
   if (!rules.locked) setup.step = step_of_workers();
+  setup.run_in = pushes_of_warmup();
   const Store::Rate rate = rate_rule();
   if (rules.batch > 1 && rate != Store::Rate::fixed)
     setup.weight = [rate, pushing = pushing()](int64_t staleness) {
@@ -68,6 +69,15 @@ void Run::make_store() {
 
 Store::Rate Run::rate_rule() const {
   return execution_.rate.by_staleness ? Store::Rate::staleness : program_.stores[0].rate;
+}
+
+int64_t Run::pushes_of_warmup() const {
+  const int32_t last = expected_ - micro_batches_;
+  for (const Op& op : program_.roles[0].ops) {
+    if (op.kind == OpKind::send && program_.channels[op.what].to_role == program_.stores[0].role)
+      return op.times(std::clamp(warmup_, 0, std::max(0, last)));
+  }
+  return 0;
 }
 
 int64_t Run::pushing() const { return workers_ / int64_t{program_.stores[0].shares}; }

@@ -86,7 +86,9 @@ TEST_P(Ladder, CountsEqualTheSimulators) {
   const Setting& s = GetParam();
   const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
   constexpr int32_t kIterations = 20;
-  const ExecutionResult r = execute(execution(s, scheme, "null", kIterations));
+  Execution e = execution(s, scheme, "null", kIterations);
+  e.warmup = 0;
+  const ExecutionResult r = execute(e);
   const Plan plan = make_plan(prediction(s, scheme, kIterations));
   EvaluateOptions options;
   options.iterations = kIterations * plan.program->micro_batches;
