@@ -41,6 +41,11 @@ int64_t Errors::within(double limit) const {
 double Errors::coverage() const {
   return intervals > 0 ? static_cast<double>(held) / static_cast<double>(intervals) : 0;
 }
+double Errors::width() const { return intervals > 0 ? widths / static_cast<double>(intervals) : 0; }
+double Errors::interval_score() const {
+  constexpr double kOutside = 0.1;  // of rows, at the 90 % level
+  return intervals > 0 ? (widths + 2 / kOutside * misses) / static_cast<double>(intervals) : 0;
+}
 
 namespace {
 
@@ -49,6 +54,8 @@ void add(Errors& to, double error, double published, double low, double high) {
   if (high <= 0) return;
   ++to.intervals;
   to.held += published >= low && published <= high ? 1 : 0;
+  to.widths += std::log(high / low);
+  to.misses += std::max({0.0, std::log(low / published), std::log(published / high)});
 }
 
 void add_speedup(Errors& to, const ValidationRow& r) {

@@ -24,11 +24,16 @@ bool half_precision(const ValidationRow& row);
 struct Errors {
   std::vector<double> all;             ///< signed
   int64_t intervals = 0, held = 0;     ///< rows with an interval, and those whose published figure lies in it
+  double widths = 0, misses = 0;       ///< summed: ln(high / low), and by how much published ones lie outside
   double bias() const;                 ///< mean of the signed errors
   double mean() const;                 ///< ... of the absolute errors
   double quantile(double q) const;     ///< ... of the absolute errors, 0 without rows
   int64_t within(double limit) const;  ///< how many absolute errors are no larger
   double coverage() const;             ///< 0 without intervals
+  double width() const;                ///< mean
+  /// Mean interval score of logarithms at the 90 % level (Gneiting and Raftery 2007, "Strictly Proper Scoring
+  /// Rules, Prediction, and Estimation", eq. 43): the width, and 20 times what lies outside. Less is better.
+  double interval_score() const;
 };
 using RowFilter = std::function<bool(const ValidationRow&)>;
 Errors speedup_errors(const std::vector<ValidationRow>& rows, const RowFilter& filter);

@@ -42,6 +42,8 @@ TEST(ValidationStatistics, ErrorsAreSignedAndIntervalsCounted) {
   EXPECT_NEAR(e.mean(), 0.2, 1e-12);
   EXPECT_NEAR(e.quantile(0.5), 0.1, 1e-12);
   EXPECT_NEAR(e.coverage(), 2.0 / 3, 1e-12) << "200 lies outside 90..110";
+  EXPECT_NEAR(e.width(), std::log(1.1 / 0.9), 1e-12);
+  EXPECT_NEAR(e.interval_score(), std::log(1.1 / 0.9) + 20 * std::log(200 / 110.0) / 3, 1e-12);
 }
 
 TEST(ValidationStatistics, ARowThatGaveAFigureCountsNowhere) {
