@@ -248,6 +248,10 @@ void Run::check_compression() const {
   call.function = Function::compress;
   if (!execution_.backend->supports(call, execution_.job.precision))
     refuse(fmt::format("backend {} does not compress gradients", execution_.backend->name));
+  const auto larger = [](const Bucket& b) { return b.elements > INT32_MAX; };  // 32 bits say where in it
+  if (program_.compression.kind == Compression::Kind::topk &&
+      std::any_of(program_.buckets.begin(), program_.buckets.end(), larger))
+    refuse("with compression=topk a bucket holds 2,147,483,647 elements at most: give a smaller bucket=");
 }
 
 /// From all workers, or from those that a bucket's gradients are scattered over.
