@@ -45,6 +45,7 @@ std::optional<ShorterSteps> shorter_steps(const Program& program, int64_t micro_
   const int64_t all = executions(program);
   if (program.grid.axes.empty() || program.micro_batches != 1 || all <= most_executions) return std::nullopt;
   const int64_t stages = stages_of(program);
+  if (stages == 1) return std::nullopt;  // its devices do the same at the same time
   const int64_t each = (all + micro_batches - 1) / micro_batches;
   const int64_t more = most_executions / each / stages * stages, few = more / 2 / stages * stages;
   if (few < 2 * stages || more >= micro_batches) return std::nullopt;

@@ -18,10 +18,11 @@ struct ShorterSteps {
   double beyond() const { return static_cast<double>(all - more) / static_cast<double>(more - few); }
 };
 
-/// For a step of `micro_batches`, where no more than `executions` are to be simulated in an iteration. Whole
+/// For a step of `micro_batches`, where about `most_executions` are to be simulated in an iteration. Whole
 /// multiples of the stages, as interleaved schedules need, `few` at least twice as many: the pipeline is then
-/// full. Null: the program has no more executions than that, is not a split one, or has too many even so.
-std::optional<ShorterSteps> shorter_steps(const Program& program, int64_t micro_batches, int64_t executions);
+/// full. Null: the program has no more executions than that, has no stages, or too many executions even so.
+std::optional<ShorterSteps> shorter_steps(const Program& program, int64_t micro_batches,
+                                          int64_t most_executions);
 
 /// The scheme with another number of micro-batches.
 ResolvedScheme with_micro_batches(const ResolvedScheme& scheme, int64_t micro_batches);
