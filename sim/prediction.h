@@ -66,9 +66,10 @@ struct Prediction {
   Pauses pauses{};
   /// Jobs whose transfers share the links; priced by the prediction's profile.
   std::vector<JobBeside> beside;
-  std::vector<NetworkThen> then;  ///< in order
-  bool timeline = true;           ///< the report has one
-  bool check_memory = true;       ///< false: simulate also what does not fit, and count from one device
+  std::vector<NetworkThen> then;            ///< in order
+  int64_t own_executions = kOwnExecutions;  ///< as CostInput's
+  bool timeline = true;                     ///< the report has one
+  bool check_memory = true;  ///< false: simulate also what does not fit, and count from one device
 };
 
 }  // namespace tandem::sim

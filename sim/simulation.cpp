@@ -10,6 +10,7 @@
 #include "sim/batch_split.h"
 #include "sim/bind/gather.h"
 #include "sim/bind/side_by_side.h"
+#include "sim/evaluate/contention.h"
 #include "sim/habits.h"
 #include "sim/plan/placement.h"
 
@@ -99,6 +100,14 @@ double rate_alone(const Prediction& p, const Cluster& cluster, int64_t i) {
   return Simulation(alone).run({1, 1, 1, number}, 1).rate;
 }
 
+/// Not evaluated yet.
+Simulated whole_steps(Bound bound) {
+  Simulated out;
+  out.program = bound.plan.program;
+  out.bound = std::move(bound);
+  return out;
+}
+
 void evaluate_steady(Simulated& out, EvaluateOptions options, bool timeline) {
   options.kept_iterations = 2;
   options.fingerprint = false;
@@ -107,6 +116,7 @@ void evaluate_steady(Simulated& out, EvaluateOptions options, bool timeline) {
   const int32_t each = out.program->micro_batches;
   options.run_in = static_cast<int32_t>(run_in(*out.program, options.iterations / each)) * each;
   out.trace = evaluate(out.bound.plan, options);
+  if (out.shorter) out.trace = extended(evaluate(out.few, options), out.trace, *out.shorter);
   if (options.most_iterations > options.iterations && out.trace.run_in == 0)
     out.trace.run_in = options.run_in;
   steady(out);
@@ -137,12 +147,32 @@ double samples_of_all(const Program& program) {
 
 Simulation::Simulation(const Prediction& prediction) : p_(prediction), work_(make_workload(prediction.job)) {}
 
-Simulated Simulation::evaluated(Bound bound, const std::vector<Plan>& others, bool timeline) const {
-  Simulated out;
-  out.bound = std::move(bound);
-  out.program = out.bound.plan.program;
+Plan Simulation::plan_of(int64_t micro_batches, const Cluster& cluster, double scale) const {
+  const ResolvedScheme scheme = with_micro_batches(*p_.job.scheme, micro_batches);
+  Prediction fewer = p_;
+  fewer.job.scheme = &scheme;
+  fewer.own_executions = INT64_MAX;
+  return Simulation(fewer).bound(cluster, scale).plan;
+}
+
+/// Where a step is too long for transfers of every instance, and these can slow each other, shorter ones that
+/// are not.
+Simulated Simulation::prepared(const Cluster& cluster, double scale) const {
+  Simulated out = whole_steps(bound(cluster, scale));
+  const auto steps =
+      shorter_steps(*out.program, out.program->samples_per_iteration / p_.job.batch, p_.own_executions);
+  if (!steps || !is_static(*out.program)) return out;
+  Plan more = plan_of(steps->more, cluster, scale);
+  if (find_contention(more).who.empty()) return out;  // then dividing in advance is exact
+  out.bound.plan = std::move(more);
+  out.few = plan_of(steps->few, cluster, scale);
+  out.shorter = steps;
+  return out;
+}
+
+Simulated Simulation::evaluated(Simulated out, const std::vector<Plan>& others, bool timeline) const {
   EvaluateOptions& options = out.options;
-  options.most_iterations = options.iterations = iterations(out.bound.plan);
+  options.most_iterations = options.iterations = iterations(out);
   if (p_.iterations == 0 && others.empty() && !(p_.pauses.every > 0) && may_be_steady(*out.program))
     options.iterations =
         std::min(options.iterations, first_rounds(*out.program) * out.program->micro_batches);
@@ -152,17 +182,20 @@ Simulated Simulation::evaluated(Bound bound, const std::vector<Plan>& others, bo
 }
 
 Simulated Simulation::run(int64_t devices, double scale, bool beside, bool timeline) const {
-  return evaluated(bound(make_cluster(*p_.system, devices), scale),
-                   beside ? plans_beside(devices, scale) : std::vector<Plan>{}, timeline);
+  const Cluster cluster = make_cluster(*p_.system, devices);
+  if (!beside || p_.beside.empty()) return evaluated(prepared(cluster, scale), {}, timeline);
+  return evaluated(whole_steps(bound(cluster, scale)), plans_beside(devices, scale), timeline);
 }
 
 Simulated Simulation::run(const Cluster& cluster, double scale) const {
-  return evaluated(bound(cluster, scale), {}, false);
+  return evaluated(prepared(cluster, scale), {}, false);
 }
 
 double Simulation::rate_if(const Simulated& run, double deviations) const {
   Simulated out;
   out.bound.plan = run.bound.plan.stretched(deviations);
+  out.shorter = run.shorter;
+  if (run.shorter) out.few = run.few.stretched(deviations);
   out.program = run.program;
   evaluate_steady(out, run.options, false);
   return out.rate;
@@ -170,7 +203,8 @@ double Simulation::rate_if(const Simulated& run, double deviations) const {
 
 std::vector<SharedRate> Simulation::side_by_side(int64_t devices, double scale, double shared) const {
   const Bound own = bound(make_cluster(*p_.system, devices), scale);
-  std::vector<SharedRate> out = {{p_.job.graph->name(), devices, shared, evaluated(own, {}, false).rate}};
+  std::vector<SharedRate> out = {
+      {p_.job.graph->name(), devices, shared, evaluated(whole_steps(own), {}, false).rate}};
   const std::vector<Plan> plans = plans_beside(devices, scale);
   for (std::size_t i = 0; i < plans.size(); ++i) {
     std::vector<Plan> others = plans;
@@ -178,7 +212,8 @@ std::vector<SharedRate> Simulation::side_by_side(int64_t devices, double scale, 
     Bound measured;
     measured.plan = plans[i];
     out.push_back({p_.beside[i].job.graph->name(), p_.beside[i].devices,
-                   evaluated(measured, others, false).rate, evaluated(measured, {}, false).rate});
+                   evaluated(whole_steps(measured), others, false).rate,
+                   evaluated(whole_steps(measured), {}, false).rate});
   }
   return out;
 }
@@ -243,6 +278,7 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   in.compute_scale = scale;
   in.speeds = p_.speeds;
   in.batches = batches(cluster);
+  in.own_executions = p_.own_executions;
   if (gathers(p_.job.scheme->overheads) && cluster.devices > 1) gather_buckets(in);
   if (by_need(*p_.job.scheme) && cluster.devices > 1) order_buckets(in);
   Bound b = bind(in);
@@ -306,9 +342,11 @@ void Simulation::order_buckets(CostInput& in) const {
 }
 
 /// Of the program: whole steps, and as far as it is free to choose whole periods.
-int32_t Simulation::iterations(const Plan& plan) const {
+int32_t Simulation::iterations(const Simulated& run) const {
+  const Plan& plan = run.bound.plan;
   const Program& program = *plan.program;
-  const int64_t all = checked_mul(steps_with_pauses(plan, steps(program)), program.micro_batches,
+  const int64_t each = executions(program) + (run.shorter ? executions(*run.few.program) : 0);
+  const int64_t all = checked_mul(steps_with_pauses(plan, steps(program, each)), program.micro_batches,
                                   "the iterations to simulate");
   if (all > INT32_MAX) throw InputError(fmt::format("{} iterations are too many to simulate", all));
   return static_cast<int32_t>(all);
@@ -327,13 +365,13 @@ int64_t Simulation::steps_with_pauses(const Plan& plan, int64_t least) const {
   return std::max(least, static_cast<int64_t>(steps));
 }
 
-int64_t Simulation::steps(const Program& program) const {
+int64_t Simulation::steps(const Program& program, int64_t in_iteration) const {
   if (p_.iterations > 0) return p_.iterations;
   const int64_t workers = program.roles[0].mesh.size();
   if (!program.grid.axes.empty()) {
     // Steps differ by noise alone once the first has filled the pipeline.
     constexpr int64_t kMostExecutions = 1'000'000;
-    return std::clamp<int64_t>(kMostExecutions / std::max<int64_t>(1, executions(program)), 3, 24);
+    return std::clamp<int64_t>(kMostExecutions / std::max<int64_t>(1, in_iteration), 3, 24);
   }
   if (is_static(program)) {
     // Micro-batches of one step are equal already: the first period fills the pipeline, the second counts.

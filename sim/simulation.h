@@ -11,6 +11,7 @@
 #include "sim/bind/bind.h"
 #include "sim/evaluate/evaluate.h"
 #include "sim/prediction.h"
+#include "sim/shorter_steps.h"
 
 namespace tandem::sim {
 
@@ -19,6 +20,9 @@ struct Simulated {
   Bound bound;                             ///< its plan is that of all jobs
   EvaluateOptions options;                 ///< how many iterations were asked for
   std::shared_ptr<const Program> program;  ///< of the job that is measured
+  /// Where shorter steps stand for this one: the plan of `few`, and that of `more` in the place of `bound`'s.
+  std::optional<ShorterSteps> shorter;
+  Plan few;
   Trace trace;
   std::vector<double> lengths;  ///< seconds of the steady steps of the optimiser, increasing
   double rate = 0;              ///< samples/s of all devices
@@ -60,15 +64,17 @@ class Simulation {
 
  private:
   std::vector<Plan> plans_beside(int64_t devices, double scale) const;
-  Simulated evaluated(Bound bound, const std::vector<Plan>& others, bool timeline) const;
+  Simulated evaluated(Simulated run, const std::vector<Plan>& others, bool timeline) const;
+  Simulated prepared(const Cluster& cluster, double scale) const;
+  Plan plan_of(int64_t micro_batches, const Cluster& cluster, double scale) const;
   void gather_buckets(CostInput& in) const;
   void order_buckets(CostInput& in) const;
   std::shared_ptr<const UnlikeBatches> with_buckets(const UnlikeBatches& batches, const Cluster& cluster,
                                                     const std::vector<int64_t>& buckets,
                                                     const std::vector<uint32_t>& order = {}) const;
   void slow_down(Plan& plan, const Cluster& cluster) const;
-  int32_t iterations(const Plan& plan) const;
-  int64_t steps(const Program& program) const;
+  int32_t iterations(const Simulated& run) const;
+  int64_t steps(const Program& program, int64_t in_iteration) const;
   int64_t steps_with_pauses(const Plan& plan, int64_t least) const;
 
   const Prediction& p_;

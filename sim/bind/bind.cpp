@@ -18,10 +18,9 @@ namespace {
 
 /// Devices above which the first node of each kind stands for all and every instance no longer gets transfers
 /// of its own: what symmetric instances share is then divided between them in advance, which is exact for
-/// transfers that they make in lock step. Ops of different lanes are taken not to slow each other.
+/// transfers that they make in lock step. Ops of different lanes are taken not to slow each other. The same
+/// of a split model with more than CostInput::own_executions.
 constexpr int64_t kOwnTransfers = 512;
-/// The same of a split model, whose instances run thousands of ops each: executions in an iteration.
-constexpr int64_t kOwnExecutions = 100'000;
 /// Of a resolved transfer so many of the busiest links are accounted for.
 constexpr std::size_t kResolvedLinks = 64;
 
@@ -86,7 +85,8 @@ class Binder {
   static bool beside(const Op& op) { return op.kind == OpKind::collective && !of_layers(op.payload); }
 
   bool own_transfers(const Role& role) const {
-    return role.mesh.size() <= kOwnTransfers && (program_.grid.axes.empty() || executions_ <= kOwnExecutions);
+    return role.mesh.size() <= kOwnTransfers &&
+           (program_.grid.axes.empty() || executions_ <= in_.own_executions);
   }
 
   /// What instances have in common whose ops take equal times: the kind of node, the device's model and the

@@ -45,6 +45,7 @@ struct CostInput {
   std::shared_ptr<const MeasuredCollectives> measured =
       {};  ///< correct the library's collectives; null: none
   Speeds speeds;
+  int64_t own_executions = kOwnExecutions;  ///< of a split model
   /// How long a coordinator makes the last gradients of a step wait; 0: half of its cycle.
   Time last_look = {};
 };

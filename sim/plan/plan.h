@@ -149,6 +149,10 @@ struct RoleCosts {
   bool on_devices = false;
 };
 
+/// Executions in an iteration of a split model up to which every instance has transfers of its own: a million
+/// are then evaluated (Simulation::steps), in about a second.
+inline constexpr int64_t kOwnExecutions = 200'000;
+
 struct Plan {
   std::shared_ptr<const Program> program;
   std::vector<RoleCosts> roles;
