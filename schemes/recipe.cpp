@@ -63,7 +63,7 @@ Recipe::Composed accumulation(const Recipe& recipe, Precision precision) {
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
   json.only({"name", "summary", "composes", "wide_parts", "eager", "autocast", "fused_bias", "pads_products",
-             "fused_kernels", "fused_update", "composed_updates", "accumulation", "host", "fp32", "matrix",
+             "copied_convolution", "fused_kernels", "fused_update", "composed_updates", "accumulation", "host", "fp32", "matrix",
              "products_in_parts", "fitted", "source"});
   Recipe out;
   out.name = json.at("name").as_text();
@@ -77,6 +77,7 @@ Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   out.fused_bias = json.boolean("fused_bias", true);
   out.fused_kernels = json.boolean("fused_kernels", false);
   out.pads_products = json.boolean("pads_products", false);
+  if (const Json* copied = json.find("copied_convolution")) out.copied_convolution = copied->as_real(0, 4);
   out.fused_update = json.boolean("fused_update", true);
   if (const Json* composed = json.find("composed_updates")) {
     for (const auto& [name, update] : composed->members()) {

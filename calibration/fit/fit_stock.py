@@ -157,6 +157,8 @@ OF_KIND = {"conv": [INDEX[t] for t in TERMS if t.startswith(("conv", "point", "d
 # Tables whose products lie column by column, so that other sizes are innermost: their columns, which are even.
 COLUMNS = {"1", "2", "3"}
 OWN = "91"  # measured by gpu_visit.py
+# Recipes whose convolutions have their operands copied to channels last, in formats of 2 bytes.
+COPIES = {f.stem for f in (HOME.parent / "schemes" / "recipes").glob("*.json") if "copied_convolution" in json.loads(f.read_text())}
 # Recipes that pad products for matrix units' sake.
 PADS = {f.stem for f in (HOME.parent / "schemes" / "recipes").glob("*.json") if json.loads(f.read_text()).get("pads_products")}
 
@@ -234,6 +236,7 @@ def whole_steps(devices, dump):
 
 # Recipes whose kernels differ from those of the stock curves (NCHW, cuDNN, nothing fused), by arithmetic.
 FACTORS = {k: i for i, k in enumerate((r, a) for r in ("nvidia-pytorch", "tensorflow", "tensorflow-xla", "mlperf") for a in ("fp32", "matrix"))}
+CHANNELS_LAST = "nvidia-pytorch"
 ALIASES = {"pytorch-channels-last": "nvidia-pytorch"}   # the same kernels
 SMOOTH = 8
 LARGE = 0.97   # used of the products that boards are measured by, 4,096 and more
@@ -264,6 +267,8 @@ class Problem:
         element = np.array([4 if r["precision"] in ("fp32", "tf32") else 2 for r in measured])[self.row]
         convolution = (self.term >= INDEX["point"]) & (self.term <= INDEX["conv-weights"]) & ~self.arithmetic
         self.gathered = np.where(convolution, self.flops / self.units * element / 2, 0)
+        copies = np.array([r["recipe"] in COPIES for r in measured])[self.row] & (element == 2) & convolution & (self.grouped == 0)
+        self.copied = np.where(copies, 2 * (self.bytes - element * self.g * self.m * self.n), 0)   # all but the result
         self.matrix = self.term <= INDEX["attention"]
         self.log_seconds = np.log([r["seconds"] for r in measured])
         self.weight = np.array([r["weight"] for r in measured])
@@ -273,6 +278,7 @@ class Problem:
         # Which recipe's factors hold: [row of kernels] -> index into FACTORS, -1 = none.
         of = [FACTORS.get((ALIASES.get(r["recipe"], r["recipe"]), "fp32" if a else "matrix"), -1) for r, a in zip(measured, arithmetic)]
         self.recipe = np.array(of)[self.row]
+        self.recipe[copies] = FACTORS[CHANNELS_LAST, "matrix"]   # only kernels of convolutions
         self.factors = np.zeros((len(FACTORS) + 1, 2))   # logarithms of (convolution, stream); the last is none
 
     def predict(self, log_curve):
@@ -290,7 +296,8 @@ class Problem:
         work = np.sqrt(np.sqrt(compute ** 4 + memory ** 4))
         floor = np.maximum(self.flops / self.peak / np.where(self.fast > 0, 2.25, 1), self.bytes / fused / self.bandwidth)
         launches = np.where(self.update, self.launch / self.repeat, self.launch)   # all tensors of an update at once
-        each = self.repeat * np.maximum(floor, launches + work)
+        copying = self.copied * (1 / (self.bandwidth * c[INDEX["elementwise"]]) + 1 / (self.units * c[INDEX["stream"]]))
+        each = self.repeat * np.maximum(floor, launches + work + copying)
         chip = np.bincount(self.row, each, minlength=len(self.measured))
         return (chip ** SMOOTH + self.host ** SMOOTH) ** (1 / SMOOTH)   # max(chip, host), smoothed to be fitted
 
@@ -371,6 +378,11 @@ def write_factors(factors):
             i = FACTORS[ALIASES.get(name, name), arithmetic]
             recipe[arithmetic] = dict(convolution=round(float(np.exp(factors[i, 0])), 3), stream=round(float(np.exp(factors[i, 1])), 3))
         recipe["source"] = recipe.pop("source")   # last
+        path.write_text(json.dumps(recipe, indent=2) + "\n")
+    for name in COPIES:
+        path = HOME.parent / "schemes" / "recipes" / f"{name}.json"
+        recipe = json.loads(path.read_text())
+        recipe["copied_convolution"] = round(float(np.exp(factors[FACTORS[CHANNELS_LAST, "matrix"], 0])), 3)
         path.write_text(json.dumps(recipe, indent=2) + "\n")
 
 

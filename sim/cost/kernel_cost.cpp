@@ -138,6 +138,7 @@ struct KernelCost::Impl {
   Rate product, half;  ///< half: of those that stay in 2 bytes under fp8
   double bandwidth, units, launch, element;
   bool fp32_arithmetic;
+  bool copies_operands;  ///< of convolutions, to channels last
   Recipe recipe;
   Precision precision;
   Recipe::Kernels factors;
@@ -191,13 +192,16 @@ struct KernelCost::Impl {
     const bool fast = fp32_arithmetic && three && unit;
     if (fast) found->gain = kWinograd;
     const bool few = wants_eights() && s.groups == 1 && (s.in_channels % 8 != 0 || s.out_channels % 8 != 0);
+    const bool copies = copies_operands && s.groups == 1;
     const double efficiency = t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1) *
-                              (s.groups > 1 ? t[grouped] : 1) * (few ? t[odd] : 1) * factors.convolution;
+                              (s.groups > 1 ? t[grouped] : 1) * (few ? t[odd] : 1) *
+                              (copies ? recipe.copied_convolution : factors.convolution);
     const double flops = count(k.flops.n);
     const double gather = fp32_arithmetic ? 0 : flops / (units * curve.feed) * element / 2;
     // Their efficiencies are of convolutions that were measured themselves.
     const Rate rate{product.peak, std::numeric_limits<double>::infinity()};
-    return matrix(rate, flops, product_of(s, k.pass), efficiency, bytes, found, gather);
+    return matrix(rate, flops, product_of(s, k.pass), efficiency, bytes, found, gather) +
+           (copies ? stream(2 * count(k.read.n), elementwise) : 0);
   }
 
   /// {batch, heads, kv_heads, query, key, head_dim, causal, fused}: two products, and `scores` passes over
@@ -306,6 +310,8 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
   impl_->units = std::max(1, device.units);
   impl_->launch = device.launch.seconds();
   impl_->element = element_bytes(precision);
+  impl_->copies_operands =
+      recipe.copied_convolution > 0 && matrix && impl_->element == 2 && device.vendor == "NVIDIA";
   if (!impl_->assumptions.empty()) {
     impl_->curve.relative_error = std::max(impl_->curve.relative_error, profile.unknown_error);
   } else if (!impl_->curve.fitted) {
