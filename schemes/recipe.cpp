@@ -63,8 +63,8 @@ Recipe::Composed accumulation(const Recipe& recipe, Precision precision) {
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
   json.only({"name", "summary", "composes", "wide_parts", "eager", "autocast", "fused_bias", "pads_products",
-             "copied_convolution", "fused_kernels", "fused_update", "composed_updates", "accumulation", "host", "fp32", "matrix",
-             "products_in_parts", "fitted", "source"});
+             "copied_convolution", "fused_kernels", "fused_update", "composed_updates", "accumulation",
+             "host", "fp32", "matrix", "products_in_parts", "fitted", "source"});
   Recipe out;
   out.name = json.at("name").as_text();
   out.summary = json.at("summary").as_text();

@@ -56,8 +56,9 @@ struct Recipe {
   bool fused_bias = true;   ///< a product's kernel adds the bias
   /// Pads products whose sizes are no multiples of 16 bytes (vocabularies above all), for matrix units' sake.
   bool pads_products = false;
-  /// Above 0 where convolutions find their tensors channel by channel (NCHW). Matrix units read channels last:
-  /// in formats of 2 bytes cuDNN first copies the operands. This is then Kernels::convolution.
+  /// Above 0 where convolutions find their tensors channel by channel (NCHW). Matrix units read channels
+  /// last: in formats of 2 bytes cuDNN copies the operands first, and multiplies at so many times the stock
+  /// efficiency, which is the factor of recipes in channels last. 0: neither.
   double copied_convolution = 0;
   bool fused_kernels = false;  ///< the default of memory habits
   bool fused_update = true;    ///< the optimiser's arithmetic is one kernel; else Kernel::parts

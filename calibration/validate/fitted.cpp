@@ -53,6 +53,9 @@ void add_recipes(std::vector<FittedConstant>& out) {
   for (const std::string& name : list_data(kRecipes)) {
     const Json recipe = load(kRecipes, name);
     add_entry(out, kRecipes, name, recipe, "host");
+    if (recipe.find("copied_convolution") != nullptr)
+      out.push_back({fmt::format("{}/{}.json", kRecipes, name), "copied_convolution",
+                     "taken over from nvidia-pytorch's matrix.convolution"});
     for (const char* arithmetic : {"fp32", "matrix"}) {
       const Json* gains = recipe.find(arithmetic);
       if (gains == nullptr) continue;

@@ -185,6 +185,31 @@ TEST(KernelCost, ThreeByThreeGainsFromWinogradInFp32Only) {
   EXPECT_GT(per_flop(fp16, three), 0.9 * per_flop(fp16, five));
 }
 
+/// What a kernel takes in channel by channel, beyond channels last: its operands read and written once more.
+TEST(KernelCost, OperandsOfConvolutionsAreCopiedInTwoBytes) {
+  Device d = device("volta");
+  d.vendor = "NVIDIA";
+  Recipe last, first;
+  last.matrix.convolution = first.copied_convolution = 1.5;
+  const KernelCost in_nchw(d, Precision::fp16, "stock", first), in_nhwc(d, Precision::fp16, "stock", last);
+  for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
+    const Kernel k = conv(pass, 64, 256, 56, 3, 1);
+    const Kernel copy = stream(KernelKind::elementwise, Pass::forward, {1, 1}, 2 * k.read.n);
+    const double expected = KernelCost(d, Precision::fp16).seconds(copy) - d.launch.seconds();
+    EXPECT_NEAR(in_nchw.seconds(k) - in_nhwc.seconds(k), expected, 1e-3 * expected);
+  }
+  // Neither other formats, nor convolutions in groups, nor other vendors' libraries.
+  const auto changes = [&](Precision precision, int64_t groups) {
+    const Kernel k = conv(Pass::forward, 64, 256, 56, 3, 1, groups);
+    return KernelCost(d, precision, "stock", first).seconds(k) != KernelCost(d, precision).seconds(k);
+  };
+  EXPECT_TRUE(changes(Precision::fp16, 1));
+  EXPECT_FALSE(changes(Precision::fp32, 1));
+  EXPECT_FALSE(changes(Precision::fp16, 32));
+  d.vendor = "AMD";
+  EXPECT_FALSE(changes(Precision::fp16, 1));
+}
+
 TEST(KernelCost, HalfPrecisionWithoutMatrixUnitsComputesInFp32) {
   Device d = device("pascal");
   d.peak[static_cast<std::size_t>(Precision::fp16)] = {0.2e12};  // the GeForce rate that no library uses
