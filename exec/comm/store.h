@@ -91,7 +91,7 @@ class ParameterStore {
 
   int64_t versions() const;  ///< summed over shards, keys and shares
   int64_t dropped() const;
-  int64_t merged() const;  ///< gradients kept
+  int64_t merged() const;       ///< gradients kept
   Histogram staleness() const;  ///< without the run-in
   Histogram staleness_of(uint32_t worker) const;
 
