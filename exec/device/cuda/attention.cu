@@ -4,6 +4,7 @@
 // pass gathers dq, another dk and dv. Head sizes above 128 take plain kernels, a warp a row.
 #include <cmath>
 
+#include "exec/device/cuda/attention_tiles.h"
 #include "exec/device/cuda/product_attention.h"
 #include "exec/device/cuda/storage.h"
 #include "exec/lower/call_shapes.h"
@@ -14,17 +15,6 @@ namespace {
 
 constexpr float kLowest = -1e30F;
 constexpr int kSide = 16;  ///< threads of a block: kSide x kSide
-
-/// Which tile of which sample a block works on: both in the grid's x, which alone may be large; tiles of a
-/// sample are neighbours.
-struct Place {
-  int64_t sample, tile;
-  __device__ explicit Place(int64_t batch) {
-    const int64_t tiles = gridDim.x / batch;
-    sample = blockIdx.x / tiles;
-    tile = blockIdx.x % tiles;
-  }
-};
 
 /// Learned scores of distances, {bucket, head}; without a table there are none.
 struct Bias {
@@ -108,16 +98,6 @@ __device__ void store_tile(T* to, int64_t row, int64_t valid, int64_t size,
   }
 }
 
-/// Over the 16 threads that hold one row.
-__device__ float row_max(float v) {
-  for (int d = kSide / 2; d > 0; d /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffU, v, d));
-  return v;
-}
-__device__ float row_sum(float v) {
-  for (int d = kSide / 2; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffffU, v, d);
-  return v;
-}
-
 /// Grid: (tiles of queries of every sample, heads).
 template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kSide* kSide)
@@ -127,7 +107,7 @@ __global__ void __launch_bounds__(kSide* kSide)
   __shared__ __align__(16) float keys[K][kPitch<D>];  // then the values
   __shared__ float p[R][K + 1];
   const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-  const Place place(a.batch);
+  const TilePlace place(a.batch);
   const int64_t b = place.sample, h = blockIdx.y, first = place.tile * R;
   const int64_t rows = a.query - first < R ? a.query - first : R, kv = a.kv_head(h);
   float top[R / kSide], sum[R / kSide], acc[R / kSide][D / kSide] = {};
@@ -152,7 +132,7 @@ __global__ void __launch_bounds__(kSide* kSide)
         s[i][j] += bias.of(a, b, h, query, begin + x + j * kSide);
         most = fmaxf(most, s[i][j]);
       }
-      most = row_max(most);
+      most = row_max<kSide>(most);
       const float correction = expf(top[i] - most);
       top[i] = most;
       float part = 0;
@@ -161,7 +141,7 @@ __global__ void __launch_bounds__(kSide* kSide)
         p[y + i * kSide][x + j * kSide] = e;
         part += e;
       }
-      sum[i] = sum[i] * correction + row_sum(part);
+      sum[i] = sum[i] * correction + row_sum<kSide>(part);
       for (int c = 0; c < D / kSide; ++c) acc[i][c] *= correction;
     }
     __syncthreads();
@@ -220,7 +200,7 @@ __global__ void __launch_bounds__(kSide* kSide)
   __shared__ __align__(16) float keys[K][kPitch<D>];  // values first, then the keys
   __shared__ float ds[R][K + 1];
   const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-  const Place place(a.batch);
+  const TilePlace place(a.batch);
   const int64_t b = place.sample, h = blockIdx.y, first = place.tile * R;
   const int64_t rows = a.query - first < R ? a.query - first : R, kv = a.kv_head(h);
   float acc[R / kSide][D / kSide] = {};
@@ -257,7 +237,7 @@ __global__ void __launch_bounds__(kSide* kSide)
   __shared__ __align__(16) float rows[R][kPitch<D>];  // queries, then dout
   __shared__ float weights[K][R + 1];                 // transposed
   const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-  const Place place(a.batch);
+  const TilePlace place(a.batch);
   const int64_t b = place.sample, kv = blockIdx.y, begin = place.tile * K;
   const int64_t valid = a.key - begin < K ? a.key - begin : K, group = a.heads / a.kv_heads;
   float to_k[K / kSide][D / kSide] = {}, to_v[K / kSide][D / kSide] = {};
@@ -308,7 +288,7 @@ __device__ float warp_dot(const T* a, const T* b, int64_t n) {
 
 __global__ void plain_kernel(AttentionShape a, Bias bias, float* out, const float* q, const float* k,
                              const float* v, float* log_sums) {
-  const Place place(a.batch);
+  const TilePlace place(a.batch);
   const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
   const float* mine = q + a.q(b, h) + i * a.q_row;
   float* to = out + a.out(b, h) + i * a.out_row();
@@ -330,7 +310,7 @@ __global__ void plain_kernel(AttentionShape a, Bias bias, float* out, const floa
 __global__ void plain_dq_kernel(AttentionShape a, Bias bias, float* dq, const float* q, const float* k,
                                 const float* v, const float* dout, const float* log_sums,
                                 const float* inner) {
-  const Place place(a.batch);
+  const TilePlace place(a.batch);
   const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
   float* to = dq + a.q(b, h) + i * a.q_row;
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = 0;
@@ -346,7 +326,7 @@ __global__ void plain_dq_kernel(AttentionShape a, Bias bias, float* dq, const fl
 __global__ void plain_dkv_kernel(AttentionShape a, Bias bias, float* dk, float* dv, const float* q,
                                  const float* k, const float* v, const float* dout, const float* log_sums,
                                  const float* inner) {
-  const Place place(a.batch);
+  const TilePlace place(a.batch);
   const int64_t j = place.tile, kv = blockIdx.y, b = place.sample, group = a.heads / a.kv_heads;
   float *to_k = dk + a.k(b, kv) + j * a.kv_row, *to_v = dv + a.v(b, kv) + j * a.kv_row;
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to_k[d] = to_v[d] = 0;
@@ -371,7 +351,7 @@ __global__ void plain_dkv_kernel(AttentionShape a, Bias bias, float* dk, float* 
 template <typename T>
 __global__ void bias_kernel(AttentionShape a, Bias bias, float* sums, const T* q, const T* k, const T* v,
                             const T* dout, const float* log_sums, const float* inner) {
-  const Place place(a.batch);
+  const TilePlace place(a.batch);
   const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
   float* mine = sums + (b * a.query + i) * a.buckets * a.heads + h;
   for (int64_t n = threadIdx.x; n < a.buckets; n += kWarp) mine[n * a.heads] = 0;
@@ -391,15 +371,10 @@ Bias bias_of(const AttentionShape& a, const Launch& l, std::size_t operand) {
   return {a, a.buckets > 0 ? l.operands[operand] : nullptr};
 }
 
-/// Place's.
-dim3 grid(int64_t tiles, int64_t heads, int64_t batch) {
-  return {static_cast<unsigned>(tiles * batch), static_cast<unsigned>(heads)};
-}
-
 template <int D, int R, int K, typename T>
 Prepared forward(const AttentionShape& a) {
   return {[=](const Launch& l) {
-    launch(attention_kernel<D, R, K, T>, grid((a.query + R - 1) / R, a.heads, a.batch), kSide * kSide,
+    launch(attention_kernel<D, R, K, T>, tile_grid((a.query + R - 1) / R, a.heads, a.batch), kSide * kSide,
            l.stream, a, bias_of(a, l, 5), operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2),
            operand<T>(l, 3), l.operands[4]);
   }};
@@ -420,10 +395,10 @@ Prepared backward(const AttentionShape& a) {
             T* v = operand<T>(l, 5);
             T* dout = operand<T>(l, 7);
             const Bias bias = bias_of(a, l, 9);
-            launch(attention_dq_kernel<D, R, K, T>, grid((a.query + R - 1) / R, a.heads, a.batch),
+            launch(attention_dq_kernel<D, R, K, T>, tile_grid((a.query + R - 1) / R, a.heads, a.batch),
                    kSide * kSide, l.stream, a, bias, operand<T>(l, 0), q, k, v, dout, l.operands[8],
                    l.scratch);
-            launch(attention_dkv_kernel<D, R, K, T>, grid((a.key + K - 1) / K, a.kv_heads, a.batch),
+            launch(attention_dkv_kernel<D, R, K, T>, tile_grid((a.key + K - 1) / K, a.kv_heads, a.batch),
                    kSide * kSide, l.stream, a, bias, operand<T>(l, 1), operand<T>(l, 2), q, k, v, dout,
                    l.operands[8], l.scratch);
           },
@@ -442,8 +417,8 @@ Prepared attention_any(const Call& c) {
   if (a.size <= kMostTiled) return attention<float>(c);
   return {[=](const Launch& l) {
     float* const* o = l.operands;
-    launch(plain_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, bias_of(a, l, 5), o[0], o[1],
-           o[2], o[3], o[4]);
+    launch(plain_kernel, tile_grid(a.query, a.heads, a.batch), kWarp, l.stream, a, bias_of(a, l, 5), o[0],
+           o[1], o[2], o[3], o[4]);
   }};
 }
 
@@ -461,10 +436,10 @@ Prepared attention_backward_any(const Call& c) {
             float* const* o = l.operands;
             sum_inner(a, l.scratch, o[6], o[7], l.stream);
             const Bias bias = bias_of(a, l, 9);
-            launch(plain_dq_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, bias, o[0], o[3],
-                   o[4], o[5], o[7], o[8], l.scratch);
-            launch(plain_dkv_kernel, grid(a.key, a.kv_heads, a.batch), kWarp, l.stream, a, bias, o[1], o[2],
+            launch(plain_dq_kernel, tile_grid(a.query, a.heads, a.batch), kWarp, l.stream, a, bias, o[0],
                    o[3], o[4], o[5], o[7], o[8], l.scratch);
+            launch(plain_dkv_kernel, tile_grid(a.key, a.kv_heads, a.batch), kWarp, l.stream, a, bias, o[1],
+                   o[2], o[3], o[4], o[5], o[7], o[8], l.scratch);
           },
           a.batch * a.heads * a.out_rows};
 }
@@ -479,7 +454,7 @@ Prepared bias_backward(const Call& c) {
   return {[=](const Launch& l) {
             float* const per_row = l.scratch + inner;
             sum_inner(a, l.scratch, operand<T>(l, 4), operand<T>(l, 5), l.stream);
-            launch(bias_kernel<T>, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, bias_of(a, l, 7),
+            launch(bias_kernel<T>, tile_grid(a.query, a.heads, a.batch), kWarp, l.stream, a, bias_of(a, l, 7),
                    per_row, operand<T>(l, 1), operand<T>(l, 2), operand<T>(l, 3), operand<T>(l, 5),
                    l.operands[6], l.scratch);
             run_step(sum, {l.operands[0], per_row}, l, per_row + sums);

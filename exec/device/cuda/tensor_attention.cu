@@ -5,6 +5,7 @@
 // Where a lane's numbers lie is that of mma.m16n8k8 (PTX ISA, "Matrix Fragments for mma.m16n8k8", .tf32):
 // with g = lane / 4 and t = lane % 4 the left operand is rows g and g + 8 at columns t and t + 4, the right
 // one rows t and t + 4 of column g, the sums rows g and g + 8 at columns 2t and 2t + 1.
+#include "exec/device/cuda/attention_tiles.h"
 #include "exec/device/cuda/product_attention.h"
 #include "exec/device/cuda/storage.h"
 #include "exec/device/cuda/tensor_attention.h"
@@ -138,28 +139,18 @@ __device__ void store_rows(float* to, int64_t row, int64_t valid, int64_t size, 
   }
 }
 
-/// Over the four lanes that hold a row.
-__device__ float row_max(float v) {
-  for (int d = 2; d > 0; d /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffU, v, d));
-  return v;
-}
-__device__ float row_sum(float v) {
-  for (int d = 2; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffffU, v, d);
-  return v;
-}
-
-/// A block's rows of a head. Tiles of a sample are neighbours in the grid's x.
+/// A block's rows of a head.
 struct Place {
   int64_t sample, head, first, valid;
   __device__ Place(int64_t batch, int64_t rows) : head(blockIdx.y) {
-    const int64_t tiles = gridDim.x / batch;
-    sample = blockIdx.x / tiles;
-    first = blockIdx.x % tiles * kBlockRows;
+    const TilePlace place(batch);
+    sample = place.sample;
+    first = place.tile * kBlockRows;
     valid = rows - first < kBlockRows ? rows - first : kBlockRows;
   }
 };
 dim3 grid(int64_t rows, int64_t heads, int64_t batch) {
-  return {static_cast<unsigned>((rows + kBlockRows - 1) / kBlockRows * batch), static_cast<unsigned>(heads)};
+  return tile_grid((rows + kBlockRows - 1) / kBlockRows, heads, batch);
 }
 
 /// Keys that a query sees, counted from a tile's first.
@@ -214,7 +205,7 @@ __global__ void __launch_bounds__(kBlock) forward_kernel(AttentionShape a, float
           if (seen.has(n * kStep + column_of(c))) most = fmaxf(most, s[n][c]);
         }
       }
-      most = row_max(most);
+      most = row_max<4>(most);
       const float correction = exp2f(kLog2E * (top[i] - most)), shift = kLog2E * most;
       top[i] = most;
 #pragma unroll
@@ -225,7 +216,7 @@ __global__ void __launch_bounds__(kBlock) forward_kernel(AttentionShape a, float
           part += s[n][c];
         }
       }
-      sum[i] = sum[i] * correction + row_sum(part);
+      sum[i] = sum[i] * correction + row_sum<4>(part);
 #pragma unroll
       for (int n = 0; n < kWidth / kStep; ++n) {
         acc[n][2 * i] *= correction;
