@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/random.h"
@@ -184,32 +185,34 @@ void expect_near(const std::vector<float>& got, const std::vector<float>& want, 
       << what << ": apart by " << std::sqrt(difference / all);
 }
 
-class ConformanceOfAttention : public testing::TestWithParam<int> {};
+class ConformanceOfAttention : public testing::TestWithParam<std::tuple<int, std::size_t>> {};
 
 TEST_P(ConformanceOfAttention, EqualsTheCpu) {
-  const Way by = way(GetParam());
+  const auto [index, size] = GetParam();
+  const Way by = way(index);
   if (const std::string why = by.backend->missing(); !why.empty()) GTEST_SKIP() << why;
-  for (const AttentionSizes& c : attention_sizes()) {
-    const std::string what = by.name + ", " + c.name;
-    Attending device(c, *by.backend, by.precision), cpu(c, backends_registry().at("cpu"), Precision::fp32);
-    const Results want = cpu.run(), got = device.run();
-    expect_near(got.out, want.out, by.tolerance, what + ": output");
-    expect_near(got.sums, want.sums, by.tolerance, what + ": log sums");
-    expect_near(got.dq, want.dq, by.tolerance, what + (c.packed ? ": gradients" : ": dq"));
-    expect_near(got.dk, want.dk, by.tolerance, what + ": dk");
-    expect_near(got.dv, want.dv, by.tolerance, what + ": dv");
-    EXPECT_TRUE(device.run() == got) << what << ": not the same bits over what the first run left behind";
-    const bool tiles_alone = c.window > 0 && by.precision == Precision::fp32;
-    EXPECT_EQ(device.choices().size(), tiles_alone ? 0 : by.choices) << what;
-    for (const LibraryChoice& choice : device.choices()) {
-      EXPECT_EQ(choice.refused, "") << what;
-      std::cout << what << ": " << name(choice.function) << " by " << choice.library << ", " << choice.engine
-                << "\n";
-    }
+  const AttentionSizes c = attention_sizes().at(size);
+  const std::string what = by.name + ", " + c.name;
+  Attending device(c, *by.backend, by.precision), cpu(c, backends_registry().at("cpu"), Precision::fp32);
+  const Results want = cpu.run(), got = device.run();
+  expect_near(got.out, want.out, by.tolerance, what + ": output");
+  expect_near(got.sums, want.sums, by.tolerance, what + ": log sums");
+  expect_near(got.dq, want.dq, by.tolerance, what + (c.packed ? ": gradients" : ": dq"));
+  expect_near(got.dk, want.dk, by.tolerance, what + ": dk");
+  expect_near(got.dv, want.dv, by.tolerance, what + ": dv");
+  EXPECT_TRUE(device.run() == got) << what << ": not the same bits over what the first run left behind";
+  const bool tiles_alone = c.window > 0 && by.precision == Precision::fp32;
+  EXPECT_EQ(device.choices().size(), tiles_alone ? 0 : by.choices) << what;
+  for (const LibraryChoice& choice : device.choices()) {
+    EXPECT_EQ(choice.refused, "") << what;
+    std::cout << what << ": " << name(choice.function) << " by " << choice.library << ", " << choice.engine
+              << "\n";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, ConformanceOfAttention, testing::Range(0, kWays));
+INSTANTIATE_TEST_SUITE_P(Ways, ConformanceOfAttention,
+                         testing::Combine(testing::Range(0, kWays),
+                                          testing::Range(std::size_t{0}, attention_sizes().size())));
 
 }  // namespace
 }  // namespace tandem::tests

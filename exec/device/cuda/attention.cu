@@ -2,6 +2,7 @@
 // Attention that never stores its scores (Dao et al. 2022): tiles of queries and keys in shared memory,
 // softmax as the keys pass by; the backward pass makes the scores again from their log sums. No atomics: one
 // pass gathers dq, another dk and dv. Head sizes above 128 take plain kernels, a warp a row.
+#include <algorithm>
 #include <cmath>
 
 #include "exec/device/cuda/attention_tiles.h"
@@ -13,8 +14,18 @@ namespace tandem::exec::cuda {
 
 namespace {
 
-constexpr float kLowest = -1e30F;
-constexpr int kSide = 16;  ///< threads of a block: kSide x kSide
+/// Below all scores, and so far below that it weighs nothing beside any.
+constexpr float kLowest = -1e30F, kUnseen = -3e38F;
+constexpr float kLog2E = 1.44269504F;
+/// Threads of a block. Of a tile's rows a thread has every kDown-th, of what these are multiplied with every
+/// kAcross-th.
+constexpr int kDown = 4, kAcross = 16, kBlock = kDown * kAcross;
+/// Blocks for which a multiprocessor has registers and shared memory.
+template <int D>
+constexpr int kBlocks = D > 64 ? 4 : 5;
+
+__device__ int across() { return static_cast<int>(threadIdx.x) % kAcross; }
+__device__ int down() { return static_cast<int>(threadIdx.x) / kAcross; }
 
 /// Learned scores of distances, {bucket, head}; without a table there are none.
 struct Bias {
@@ -23,137 +34,210 @@ struct Bias {
   Bias(const AttentionShape& a, const float* scores) : table(a.buckets > 0 ? scores : nullptr) {
     if (table != nullptr) buckets = DistanceBuckets(a);
   }
+  __device__ bool any() const { return table != nullptr; }
   __device__ float of(const AttentionShape& a, int64_t b, int64_t h, int64_t i, int64_t j) const {
-    if (table == nullptr || i >= a.query || j >= a.key) return 0;
+    if (!any() || i >= a.query || j >= a.key) return 0;
     return table[buckets.bucket(a.position(i), j) * a.heads + h] + (a.apart(b, i, j) ? kApart : 0);
   }
 };
 
-/// Rows of a head in shared memory, padded so that rows begin in different banks.
-template <int D>
-constexpr int kPitch = D + 4;
+/// N rows of D elements in shared memory. Each four lie side by side, at a place of the row that changes from
+/// row to row: threads that read eight rows at the same column read eight times four different banks.
+template <int N, int D>
+struct Tile {
+  float at[N * D];
+  __device__ int place(int row, int column) const { return row * D + (column ^ (row & 7) << 2); }
+  __device__ float& operator()(int row, int column) { return at[place(row, column)]; }
+  /// W elements from `column` on, a multiple of W.
+  template <int W>
+  __device__ const Neighbours<float, W>& some(int row, int column) const {
+    return *reinterpret_cast<const Neighbours<float, W>*>(at + place(row, column));
+  }
+  __device__ void keep(int row, int column, const Neighbours<float, 4>& v) {
+    *reinterpret_cast<Neighbours<float, 4>*>(at + place(row, column)) = v;
+  }
+};
 
-/// rows x D of `from`, zeros beyond `valid` rows and `size` columns.
-template <int D, int R, typename T>
-__device__ void load_tile(float (&to)[R][kPitch<D>], const T* from, int64_t row, int64_t valid, int64_t size,
-                          float factor) {
-  for (int i = static_cast<int>(threadIdx.x); i < R * D; i += kSide * kSide) {
-    const int r = i / D, d = i % D;
-    to[r][d] = r < valid && d < size ? factor * load(from + r * row + d) : 0;
+/// Zeros beyond `valid` rows and `size` columns. `wide`: four elements may be read at once.
+template <int N, int D, typename T>
+__device__ void load_tile(Tile<N, D>& to, const T* from, int64_t row, int64_t valid, int64_t size,
+                          bool wide) {
+  constexpr int kAtOnce = kBlock / (D / 4);  // rows
+  const int d = static_cast<int>(threadIdx.x) % (D / 4) * 4, n = static_cast<int>(size) - d,
+            rows = valid < N ? static_cast<int>(valid) : N;
+  int r = static_cast<int>(threadIdx.x) / (D / 4);
+  const T* at = from + r * row + d;
+  if (wide) {
+#pragma unroll 4
+    for (; r < N; r += kAtOnce, at += kAtOnce * row) {
+      Neighbours<float, 4> v{};
+      if (r < rows && n > 0) {
+        const auto in = *reinterpret_cast<const Neighbours<T, 4>*>(at);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) v.v[k] = load(&in.v[k]);
+      }
+      to.keep(r, d, v);
+    }
+    return;
+  }
+#pragma unroll 1
+  for (; r < N; r += kAtOnce, at += kAtOnce * row) {
+    Neighbours<float, 4> v{};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (r < rows && k < n) v.v[k] = load(at + k);
+    }
+    to.keep(r, d, v);
   }
 }
 
-/// s[i][j] = a[row i] . b[row j] for this thread's rows y + 16 i of a and x + 16 j of b.
+/// Learned scores of queries from `first` on and keys from `begin` on, where there are any.
+template <bool KeysDown, int R, int K>
+__device__ void load_bias(Tile<R, K>& to, const Bias& bias, const AttentionShape& a, int64_t b, int64_t h,
+                          int64_t first, int64_t begin) {
+  if (!bias.any()) return;
+  for (int i = static_cast<int>(threadIdx.x); i < R * K; i += kBlock) {
+    const int r = i / K, c = i % K;
+    to(r, c) = bias.of(a, b, h, first + (KeysDown ? c : r), begin + (KeysDown ? r : c));
+  }
+}
+
+/// s[i][j] = a[row i] . b[row j] for this thread's rows.
 template <int D, int A, int B>
-__device__ void dots(const float (&a)[A][kPitch<D>], const float (&b)[B][kPitch<D>],
-                     float (&s)[A / kSide][B / kSide]) {
-  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-  for (int i = 0; i < A / kSide; ++i) {
-    for (int j = 0; j < B / kSide; ++j) s[i][j] = 0;
+__device__ void dots(const Tile<A, D>& a, const Tile<B, D>& b, float (&s)[A / kDown][B / kAcross]) {
+  for (int i = 0; i < A / kDown; ++i) {
+    for (int j = 0; j < B / kAcross; ++j) s[i][j] = 0;
   }
-#pragma unroll 4
+#pragma unroll 2
   for (int d = 0; d < D; d += 4) {
-    float4 p[A / kSide], q[B / kSide];
+    Neighbours<float, 4> q[B / kAcross];
 #pragma unroll
-    for (int i = 0; i < A / kSide; ++i) p[i] = *reinterpret_cast<const float4*>(&a[y + i * kSide][d]);
+    for (int j = 0; j < B / kAcross; ++j) q[j] = b.template some<4>(across() + j * kAcross, d);
 #pragma unroll
-    for (int j = 0; j < B / kSide; ++j) q[j] = *reinterpret_cast<const float4*>(&b[x + j * kSide][d]);
+    for (int i = 0; i < A / kDown; ++i) {
+      const Neighbours<float, 4> p = a.template some<4>(down() + i * kDown, d);
 #pragma unroll
-    for (int i = 0; i < A / kSide; ++i) {
+      for (int k = 0; k < 4; ++k) {
 #pragma unroll
-      for (int j = 0; j < B / kSide; ++j)
-        s[i][j] += p[i].x * q[j].x + p[i].y * q[j].y + p[i].z * q[j].z + p[i].w * q[j].w;
+        for (int j = 0; j < B / kAcross; ++j) s[i][j] += p.v[k] * q[j].v[k];
+      }
     }
   }
 }
 
-/// acc[i][c] += sum over j of w[row i][j] v[j][column x + 16 c].
-template <int D, int R, int K>
-__device__ void weigh(const float (&w)[R][K + 1], const float (&v)[K][kPitch<D>],
-                      float (&acc)[R / kSide][D / kSide]) {
-  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-#pragma unroll 4
-  for (int j = 0; j < K; ++j) {
-    float value[D / kSide];
+/// Columns of a head that a thread has side by side, and where its c-th is.
+template <int D>
+constexpr int kSideBySide = D / kAcross < 4 ? D / kAcross : 4;
+template <int D>
+__device__ int column(int c) {
+  constexpr int W = kSideBySide<D>;
+  return c / W * W * kAcross + across() * W + c % W;
+}
+
+/// acc[i][c] += sum over j of w[row i][j] v[j][column c].
+template <int D, int A, int K>
+__device__ void weigh(const Tile<A, K>& w, const Tile<K, D>& v, float (&acc)[A / kDown][D / kAcross]) {
+  constexpr int W = kSideBySide<D>, kColumns = D / kAcross;
+#pragma unroll 2
+  for (int j = 0; j < K; j += 4) {
+    Neighbours<float, W> value[4][kColumns / W];
 #pragma unroll
-    for (int c = 0; c < D / kSide; ++c) value[c] = v[j][x + c * kSide];
+    for (int k = 0; k < 4; ++k) {
 #pragma unroll
-    for (int i = 0; i < R / kSide; ++i) {
-      const float weight = w[y + i * kSide][j];
+      for (int c = 0; c < kColumns; c += W) value[k][c / W] = v.template some<W>(j + k, column<D>(c));
+    }
 #pragma unroll
-      for (int c = 0; c < D / kSide; ++c) acc[i][c] += weight * value[c];
+    for (int i = 0; i < A / kDown; ++i) {
+      const Neighbours<float, 4> weight = w.template some<4>(down() + i * kDown, j);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) acc[i][c] += weight.v[k] * value[k][c / W].v[c % W];
+      }
     }
   }
 }
 
-template <int D, int R, typename T>
-__device__ void store_tile(T* to, int64_t row, int64_t valid, int64_t size,
-                           const float (&acc)[R / kSide][D / kSide]) {
-  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-  for (int i = 0; i < R / kSide; ++i) {
-    for (int c = 0; c < D / kSide; ++c) {
-      if (y + i * kSide < valid && x + c * kSide < size)
-        store(to + (y + i * kSide) * row + x + c * kSide, acc[i][c]);
+template <int D, int A, typename T>
+__device__ void store_tile(T* to, int64_t row, int64_t valid, int64_t size, float factor,
+                           const float (&acc)[A / kDown][D / kAcross]) {
+  for (int i = 0; i < A / kDown; ++i) {
+    for (int c = 0; c < D / kAcross; ++c) {
+      const int r = down() + i * kDown, d = column<D>(c);
+      if (r < valid && d < size) store(to + r * row + d, factor * acc[i][c]);
     }
   }
+}
+
+/// First of a block's R queries. Of those that see only what comes before them the last see most: they come
+/// first, so that no block ends long after all others.
+template <int R>
+__device__ int64_t first_query(const AttentionShape& a, const TilePlace& place) {
+  return (a.causal ? (a.query - 1) / R - place.tile : place.tile) * R;
 }
 
 /// Grid: (tiles of queries of every sample, heads).
 template <int D, int R, int K, typename T>
-__global__ void __launch_bounds__(kSide* kSide)
-    attention_kernel(AttentionShape a, Bias bias, T* out, const T* q, const T* k, const T* v,
+__global__ void __launch_bounds__(kBlock, kBlocks<D>)
+    attention_kernel(AttentionShape a, Bias bias, bool wide, T* out, const T* q, const T* k, const T* v,
                      float* log_sums) {
-  __shared__ __align__(16) float queries[R][kPitch<D>];
-  __shared__ __align__(16) float keys[K][kPitch<D>];  // then the values
-  __shared__ float p[R][K + 1];
-  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+  __shared__ __align__(16) Tile<R, D> queries;
+  __shared__ __align__(16) Tile<K, D> keys;  // then the values
+  __shared__ __align__(16) Tile<R, K> p;
+  __shared__ Seen seen[R];
   const TilePlace place(a.batch);
-  const int64_t b = place.sample, h = blockIdx.y, first = place.tile * R;
+  const int64_t b = place.sample, h = blockIdx.y, first = first_query<R>(a, place);
   const int64_t rows = a.query - first < R ? a.query - first : R, kv = a.kv_head(h);
-  float top[R / kSide], sum[R / kSide], acc[R / kSide][D / kSide] = {};
-  for (int i = 0; i < R / kSide; ++i) {
+  float top[R / kDown], sum[R / kDown], acc[R / kDown][D / kAcross] = {};
+  for (int i = 0; i < R / kDown; ++i) {
     top[i] = kLowest;
     sum[i] = 0;
   }
-  load_tile<D, R>(queries, q + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, a.scale);
+  load_tile(queries, q + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, wide);
   const int64_t end = a.seen(first + rows - 1);
   for (int64_t begin = a.unseen(first) / K * K; begin < end; begin += K) {
     __syncthreads();
-    load_tile<D, K>(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
+    load_tile(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, wide);
+    load_bias<false>(p, bias, a, b, h, first, begin);
+    if (threadIdx.x < R) seen[threadIdx.x] = seen_by(a, first + threadIdx.x, begin);
     __syncthreads();
-    float s[R / kSide][K / kSide];
+    float s[R / kDown][K / kAcross];
     dots<D, R, K>(queries, keys, s);
-    for (int i = 0; i < R / kSide; ++i) {
-      const int64_t query = first + y + i * kSide, n = a.seen(query) - begin, from = a.unseen(query) - begin;
-      const auto sees = [&](int j) { return x + j * kSide >= from && x + j * kSide < n; };
-      float most = top[i];
-      for (int j = 0; j < K / kSide; ++j) {
-        if (!sees(j)) continue;
-        s[i][j] += bias.of(a, b, h, query, begin + x + j * kSide);
+#pragma unroll
+    for (int i = 0; i < R / kDown; ++i) {
+      const int row = down() + i * kDown;
+      const Seen sees = seen[row];
+      float most = top[i], part = 0;
+#pragma unroll
+      for (int j = 0; j < K / kAcross; ++j) {
+        const int key = across() + j * kAcross;
+        s[i][j] = sees.has(key) ? a.scale * s[i][j] + (bias.any() ? p(row, key) : 0) : kUnseen;
         most = fmaxf(most, s[i][j]);
       }
-      most = row_max<kSide>(most);
-      const float correction = expf(top[i] - most);
+      most = row_max<kAcross>(most);
+      const float correction = exp2f(kLog2E * (top[i] - most));
       top[i] = most;
-      float part = 0;
-      for (int j = 0; j < K / kSide; ++j) {
-        const float e = sees(j) ? expf(s[i][j] - most) : 0;
-        p[y + i * kSide][x + j * kSide] = e;
+#pragma unroll
+      for (int j = 0; j < K / kAcross; ++j) {
+        const float e = exp2f(kLog2E * (s[i][j] - most));
+        p(row, across() + j * kAcross) = e;
         part += e;
       }
-      sum[i] = sum[i] * correction + row_sum<kSide>(part);
-      for (int c = 0; c < D / kSide; ++c) acc[i][c] *= correction;
+      sum[i] = sum[i] * correction + row_sum<kAcross>(part);
+#pragma unroll
+      for (int c = 0; c < D / kAcross; ++c) acc[i][c] *= correction;
     }
     __syncthreads();
-    load_tile<D, K>(keys, v + a.v(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
+    load_tile(keys, v + a.v(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, wide);
     __syncthreads();
     weigh<D, R, K>(p, keys, acc);
   }
-  for (int i = 0; i < R / kSide; ++i) {
-    for (int c = 0; c < D / kSide; ++c) acc[i][c] /= sum[i];
-    if (x == 0 && y + i * kSide < rows) log_sums[a.row(b, h) + first + y + i * kSide] = top[i] + logf(sum[i]);
+  for (int i = 0; i < R / kDown; ++i) {
+    const int row = down() + i * kDown;
+    for (int c = 0; c < D / kAcross; ++c) acc[i][c] /= sum[i];
+    if (across() == 0 && row < rows) log_sums[a.row(b, h) + first + row] = top[i] + logf(sum[i]);
   }
-  store_tile<D, R>(out + a.out(b, h) + first * a.out_row(), a.out_row(), rows, a.size, acc);
+  store_tile<D, R>(out + a.out(b, h) + first * a.out_row(), a.out_row(), rows, a.size, 1, acc);
 }
 
 /// For each query and head: dout . out. One warp each.
@@ -170,111 +254,129 @@ __global__ void inner_kernel(AttentionShape a, int64_t count, float* inner, cons
   if (threadIdx.x % kWarp == 0) inner[a.row(b, h) + i % a.query] = dot;
 }
 
-/// Of a tile of scores s and of dout v^T: probabilities and the gradient of the scores.
-template <int R, int K>
-__device__ void score_gradients(const AttentionShape& a, const Bias& bias, int64_t b, int64_t h,
-                                int64_t first, int64_t begin, const float* log_sums, const float* inner,
-                                float (&s)[R / kSide][K / kSide], float (&d)[R / kSide][K / kSide]) {
-  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-  for (int i = 0; i < R / kSide; ++i) {
-    const int64_t query = first + y + i * kSide;
-    const bool valid = query < a.query;
-    const int64_t n = valid ? a.seen(query) - begin : 0, from = a.unseen(query) - begin;
-    const float log_sum = valid ? log_sums[a.row(b, h) + query] : 0,
-                in = valid ? inner[a.row(b, h) + query] : 0;
-    for (int j = 0; j < K / kSide; ++j) {
-      const int64_t key = x + j * kSide;
-      s[i][j] = key >= from && key < n ? expf(s[i][j] + bias.of(a, b, h, query, begin + key) - log_sum) : 0;
-      d[i][j] = s[i][j] * (d[i][j] - in);
-    }
+/// What the backward pass knows of a query: its log sum, dout . out, and the keys of a tile that it sees.
+struct Query {
+  float log_sum, inner;
+  Seen seen;
+  __device__ float probability(int key, float score) const {
+    return seen.has(key) ? exp2f(kLog2E * (score - log_sum)) : 0;
   }
+};
+__device__ Query query_of(const AttentionShape& a, int64_t b, int64_t h, int64_t i, int64_t begin,
+                          const float* log_sums, const float* inner) {
+  if (i >= a.query) return {0, 0, {0, 0}};
+  return {log_sums[a.row(b, h) + i], inner[a.row(b, h) + i], seen_by(a, i, begin)};
 }
 
 /// dq = scale dS k. Grid as forward.
 template <int D, int R, int K, typename T>
-__global__ void __launch_bounds__(kSide* kSide)
-    attention_dq_kernel(AttentionShape a, Bias bias, T* dq, const T* q, const T* k, const T* v, const T* dout,
-                        const float* log_sums, const float* inner) {
-  __shared__ __align__(16) float queries[R][kPitch<D>];
-  __shared__ __align__(16) float douts[R][kPitch<D>];
-  __shared__ __align__(16) float keys[K][kPitch<D>];  // values first, then the keys
-  __shared__ float ds[R][K + 1];
-  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+__global__ void __launch_bounds__(kBlock, kBlocks<D>)
+    attention_dq_kernel(AttentionShape a, Bias bias, bool wide, T* dq, const T* q, const T* k, const T* v,
+                        const T* dout, const float* log_sums, const float* inner) {
+  __shared__ __align__(16) Tile<R, D> queries;
+  __shared__ __align__(16) Tile<R, D> douts;
+  __shared__ __align__(16) Tile<K, D> keys;  // values first, then the keys
+  __shared__ __align__(16) Tile<R, K> ds;
+  __shared__ Query known[R];
   const TilePlace place(a.batch);
-  const int64_t b = place.sample, h = blockIdx.y, first = place.tile * R;
+  const int64_t b = place.sample, h = blockIdx.y, first = first_query<R>(a, place);
   const int64_t rows = a.query - first < R ? a.query - first : R, kv = a.kv_head(h);
-  float acc[R / kSide][D / kSide] = {};
-  load_tile<D, R>(queries, q + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, a.scale);
-  load_tile<D, R>(douts, dout + a.out(b, h) + first * a.out_row(), a.out_row(), rows, a.size, 1);
+  float acc[R / kDown][D / kAcross] = {};
+  load_tile(queries, q + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, wide);
+  load_tile(douts, dout + a.out(b, h) + first * a.out_row(), a.out_row(), rows, a.size, wide);
   const int64_t end = a.seen(first + rows - 1);
   for (int64_t begin = a.unseen(first) / K * K; begin < end; begin += K) {
-    float s[R / kSide][K / kSide], d[R / kSide][K / kSide];
+    float s[R / kDown][K / kAcross], d[R / kDown][K / kAcross];
     __syncthreads();
-    load_tile<D, K>(keys, v + a.v(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
+    load_tile(keys, v + a.v(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, wide);
+    load_bias<false>(ds, bias, a, b, h, first, begin);
+    if (threadIdx.x < R) known[threadIdx.x] = query_of(a, b, h, first + threadIdx.x, begin, log_sums, inner);
     __syncthreads();
     dots<D, R, K>(douts, keys, d);
     __syncthreads();
-    load_tile<D, K>(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
+    load_tile(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, wide);
     __syncthreads();
     dots<D, R, K>(queries, keys, s);
-    score_gradients<R, K>(a, bias, b, h, first, begin, log_sums, inner, s, d);
-    for (int i = 0; i < R / kSide; ++i) {
-      for (int j = 0; j < K / kSide; ++j) ds[y + i * kSide][x + j * kSide] = a.scale * d[i][j];
+#pragma unroll
+    for (int i = 0; i < R / kDown; ++i) {
+      const int row = down() + i * kDown;
+      const Query query = known[row];
+#pragma unroll
+      for (int j = 0; j < K / kAcross; ++j) {
+        const int key = across() + j * kAcross;
+        float& to = ds(row, key);
+        to = query.probability(key, a.scale * s[i][j] + (bias.any() ? to : 0)) * (d[i][j] - query.inner);
+      }
     }
     __syncthreads();
     weigh<D, R, K>(ds, keys, acc);
   }
-  store_tile<D, R>(dq + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, acc);
+  store_tile<D, R>(dq + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, a.scale, acc);
 }
 
-/// dv = P^T dout, dk = dS^T q, summed over the heads that share them. Grid: (tiles of keys, kv heads, batch).
+/// dv = P^T dout, dk = scale dS^T q, summed over the heads that share them, for R keys. Grid: (tiles of keys
+/// of every sample, kv heads).
 template <int D, int R, int K, typename T>
-__global__ void __launch_bounds__(kSide* kSide)
-    attention_dkv_kernel(AttentionShape a, Bias bias, T* dk, T* dv, const T* q, const T* k, const T* v,
-                         const T* dout, const float* log_sums, const float* inner) {
-  __shared__ __align__(16) float keys[K][kPitch<D>];
-  __shared__ __align__(16) float values[K][kPitch<D>];
-  __shared__ __align__(16) float rows[R][kPitch<D>];  // queries, then dout
-  __shared__ float weights[K][R + 1];                 // transposed
-  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+__global__ void __launch_bounds__(kBlock, kBlocks<D>)
+    attention_dkv_kernel(AttentionShape a, Bias bias, bool wide, T* dk, T* dv, const T* q, const T* k,
+                         const T* v, const T* dout, const float* log_sums, const float* inner) {
+  __shared__ __align__(16) Tile<R, D> keys;
+  __shared__ __align__(16) Tile<R, D> values;
+  __shared__ __align__(16) Tile<K, D> rows;     // queries, then dout, then queries again
+  __shared__ __align__(16) Tile<R, K> weights;  // of queries on keys
+  __shared__ Query known[K];
   const TilePlace place(a.batch);
-  const int64_t b = place.sample, kv = blockIdx.y, begin = place.tile * K;
-  const int64_t valid = a.key - begin < K ? a.key - begin : K, group = a.heads / a.kv_heads;
-  float to_k[K / kSide][D / kSide] = {}, to_v[K / kSide][D / kSide] = {};
-  load_tile<D, K>(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, 1);
-  load_tile<D, K>(values, v + a.v(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, 1);
+  const int64_t b = place.sample, kv = blockIdx.y, begin = place.tile * R;
+  const int64_t valid = a.key - begin < R ? a.key - begin : R, group = a.heads / a.kv_heads;
+  float to_k[R / kDown][D / kAcross] = {}, to_v[R / kDown][D / kAcross] = {};
+  load_tile(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, wide);
+  load_tile(values, v + a.v(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, wide);
   for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
-    for (int64_t first = 0; first < a.query; first += R) {
-      const int64_t queries = a.query - first < R ? a.query - first : R;
+    for (int64_t first = 0; first < a.query; first += K) {
+      const int64_t queries = a.query - first < K ? a.query - first : K;
       if (a.seen(first + queries - 1) <= begin) continue;  // none of them sees these keys, or does any more
       if (a.unseen(first) >= begin + valid) break;
-      float s[R / kSide][K / kSide], d[R / kSide][K / kSide];
+      const T *const head = q + a.q(b, h) + first * a.q_row, *const d_head =
+                                                                 dout + a.out(b, h) + first * a.out_row();
+      float s[R / kDown][K / kAcross];
       __syncthreads();
-      load_tile<D, R>(rows, q + a.q(b, h) + first * a.q_row, a.q_row, queries, a.size, a.scale);
+      load_tile(rows, head, a.q_row, queries, a.size, wide);
+      load_bias<true>(weights, bias, a, b, h, first, begin);
+      for (int i = static_cast<int>(threadIdx.x); i < K; i += kBlock)
+        known[i] = query_of(a, b, h, first + i, begin, log_sums, inner);
       __syncthreads();
-      dots<D, R, K>(rows, keys, s);
-      __syncthreads();
-      load_tile<D, R>(rows, dout + a.out(b, h) + first * a.out_row(), a.out_row(), queries, a.size, 1);
-      __syncthreads();
-      dots<D, R, K>(rows, values, d);
-      score_gradients<R, K>(a, bias, b, h, first, begin, log_sums, inner, s, d);
-      for (int i = 0; i < R / kSide; ++i) {
-        for (int j = 0; j < K / kSide; ++j) weights[x + j * kSide][y + i * kSide] = s[i][j];
+      dots<D, R, K>(keys, rows, s);
+#pragma unroll
+      for (int j = 0; j < K / kAcross; ++j) {
+        const int column = across() + j * kAcross;
+        const Query& query = known[column];
+#pragma unroll
+        for (int i = 0; i < R / kDown; ++i) {
+          const int key = down() + i * kDown;
+          float& p = weights(key, column);
+          p = query.probability(key, a.scale * s[i][j] + (bias.any() ? p : 0));
+        }
       }
       __syncthreads();
-      weigh<D, K, R>(weights, rows, to_v);
+      load_tile(rows, d_head, a.out_row(), queries, a.size, wide);
       __syncthreads();
-      for (int i = 0; i < R / kSide; ++i) {
-        for (int j = 0; j < K / kSide; ++j) weights[x + j * kSide][y + i * kSide] = d[i][j];
+      weigh<D, R, K>(weights, rows, to_v);
+      dots<D, R, K>(values, rows, s);
+      __syncthreads();
+#pragma unroll
+      for (int j = 0; j < K / kAcross; ++j) {
+        const int column = across() + j * kAcross;
+        const float in = known[column].inner;
+#pragma unroll
+        for (int i = 0; i < R / kDown; ++i) weights(down() + i * kDown, column) *= s[i][j] - in;
       }
-      // Scaled already, as the scores' gradient wants it.
-      load_tile<D, R>(rows, q + a.q(b, h) + first * a.q_row, a.q_row, queries, a.size, a.scale);
+      load_tile(rows, head, a.q_row, queries, a.size, wide);
       __syncthreads();
-      weigh<D, K, R>(weights, rows, to_k);
+      weigh<D, R, K>(weights, rows, to_k);
     }
   }
-  store_tile<D, K>(dk + a.k(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, to_k);
-  store_tile<D, K>(dv + a.v(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, to_v);
+  store_tile<D, R>(dk + a.k(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, a.scale, to_k);
+  store_tile<D, R>(dv + a.v(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, 1, to_v);
 }
 
 // ---- any head size: a warp a row, accumulating in place ----
@@ -371,11 +473,19 @@ Bias bias_of(const AttentionShape& a, const Launch& l, std::size_t operand) {
   return {a, a.buckets > 0 ? l.operands[operand] : nullptr};
 }
 
+/// Whether all heads begin where four elements may be read at once.
+bool wide(const AttentionShape& a, const Launch& l, std::size_t begin, std::size_t end) {
+  for (const int64_t n : {a.size, a.q_row, a.kv_row, a.q_offset, a.k_offset, a.v_offset}) {
+    if (n % 4 != 0) return false;
+  }
+  return std::all_of(l.operands + begin, l.operands + end, wide_aligned);
+}
+
 template <int D, int R, int K, typename T>
 Prepared forward(const AttentionShape& a) {
   return {[=](const Launch& l) {
-    launch(attention_kernel<D, R, K, T>, tile_grid((a.query + R - 1) / R, a.heads, a.batch), kSide * kSide,
-           l.stream, a, bias_of(a, l, 5), operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2),
+    launch(attention_kernel<D, R, K, T>, tile_grid((a.query + R - 1) / R, a.heads, a.batch), kBlock, l.stream,
+           a, bias_of(a, l, 5), wide(a, l, 1, 4), operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2),
            operand<T>(l, 3), l.operands[4]);
   }};
 }
@@ -395,11 +505,12 @@ Prepared backward(const AttentionShape& a) {
             T* v = operand<T>(l, 5);
             T* dout = operand<T>(l, 7);
             const Bias bias = bias_of(a, l, 9);
+            const bool four = wide(a, l, 3, 8);
             launch(attention_dq_kernel<D, R, K, T>, tile_grid((a.query + R - 1) / R, a.heads, a.batch),
-                   kSide * kSide, l.stream, a, bias, operand<T>(l, 0), q, k, v, dout, l.operands[8],
+                   kBlock, l.stream, a, bias, four, operand<T>(l, 0), q, k, v, dout, l.operands[8],
                    l.scratch);
-            launch(attention_dkv_kernel<D, R, K, T>, tile_grid((a.key + K - 1) / K, a.kv_heads, a.batch),
-                   kSide * kSide, l.stream, a, bias, operand<T>(l, 1), operand<T>(l, 2), q, k, v, dout,
+            launch(attention_dkv_kernel<D, R, K, T>, tile_grid((a.key + R - 1) / R, a.kv_heads, a.batch),
+                   kBlock, l.stream, a, bias, four, operand<T>(l, 1), operand<T>(l, 2), q, k, v, dout,
                    l.operands[8], l.scratch);
           },
           a.batch * a.heads * a.out_rows};
@@ -408,8 +519,8 @@ Prepared backward(const AttentionShape& a) {
 template <typename T>
 Prepared attention(const Call& c) {
   const AttentionShape a(c);
-  if (a.size <= 32) return forward<32, 64, 32, T>(a);
-  if (a.size <= 64) return forward<64, 64, 32, T>(a);
+  if (a.size <= 32) return forward<32, 32, 64, T>(a);
+  if (a.size <= 64) return forward<64, 32, 64, T>(a);
   return forward<128, 32, 32, T>(a);
 }
 Prepared attention_any(const Call& c) {
@@ -425,9 +536,9 @@ Prepared attention_any(const Call& c) {
 template <typename T>
 Prepared attention_backward(const Call& c) {
   const AttentionShape a(c);
-  if (a.size <= 32) return backward<32, 32, 32, T>(a);
-  if (a.size <= 64) return backward<64, 32, 32, T>(a);
-  return backward<128, 16, 16, T>(a);
+  if (a.size <= 32) return backward<32, 32, 64, T>(a);
+  if (a.size <= 64) return backward<64, 32, 64, T>(a);
+  return backward<128, 16, 32, T>(a);
 }
 Prepared attention_backward_any(const Call& c) {
   const AttentionShape a(c);

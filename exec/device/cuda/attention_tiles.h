@@ -2,6 +2,7 @@
 #pragma once
 // What kernels of attention by tiles share. For .cu files.
 #include "exec/device/cuda/device.h"
+#include "exec/lower/call_shapes.h"
 
 namespace tandem::exec::cuda {
 
@@ -18,6 +19,19 @@ struct TilePlace {
 /// TilePlace's.
 inline dim3 tile_grid(int64_t tiles, int64_t heads, int64_t batch) {
   return {static_cast<unsigned>(tiles * batch), static_cast<unsigned>(heads)};
+}
+
+/// Keys of a tile that a query sees, counted from the tile's first.
+constexpr int kMostTileRows = 64;
+struct Seen {
+  int from, end;
+  __device__ bool has(int key) const { return key >= from && key < end; }
+};
+__device__ inline int within_tile(int64_t n) {
+  return static_cast<int>(n < 0 ? 0 : n < kMostTileRows ? n : kMostTileRows);
+}
+__device__ inline Seen seen_by(const AttentionShape& a, int64_t query, int64_t begin) {
+  return {within_tile(a.unseen(query) - begin), within_tile(a.seen(query) - begin)};
 }
 
 /// Over so many neighbouring lanes, which hold one row.

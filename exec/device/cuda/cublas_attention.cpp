@@ -24,8 +24,8 @@ namespace tandem::exec::cuda {
 
 namespace {
 
-/// Our tiles make this at some 14 TFLOP/s in the time of one launch: there is nothing to gain below. Heads
-/// that fill no tiles take plain kernels, which are slow.
+/// At 14 TFLOP/s this takes as long as one launch: there is nothing to gain below. Heads that fill no tiles
+/// take plain kernels, which are slow.
 constexpr double kLeastFlops = 2e7;
 
 bool large_enough(const AttentionShape& a) {
@@ -143,6 +143,9 @@ double distance(const Trial::Results& got, const Trial::Results& want) {
   return most;
 }
 
+/// Counted up where our tiles become faster or slower: choices that are kept compare with them.
+constexpr int kTilesVersion = 2;
+
 /// As they stand among the choices that are kept.
 enum Ways : int64_t { kProducts, kTiles, kTensorCores };
 
@@ -205,8 +208,8 @@ AttentionPlan plan_of(const Call& call, const std::vector<int64_t>& key, Librari
   const bool tensor_cores = libraries.precision == Precision::tf32 && fits_tensor_cores(a);
   if (!large_enough(a) || !(multiplies(a) || tensor_cores)) return tiles;
   Choices& choices = Choices::of_process();
-  const std::string chip =
-      fmt::format("{} attention of 4 bytes, cuBLASLt {}", libraries.chip, cublasLtGetVersion());
+  const std::string chip = fmt::format("{} attention of 4 bytes, tiles {}, cuBLASLt {}", libraries.chip,
+                                       kTilesVersion, cublasLtGetVersion());
   const std::optional<Way> known = choices.find(chip, key);
   tiles.choice = {call.function, "Tandem", "tiles", 0, "", 0};
   if (known == Way{kTiles}) return tiles;

@@ -153,18 +153,6 @@ dim3 grid(int64_t rows, int64_t heads, int64_t batch) {
   return tile_grid((rows + kBlockRows - 1) / kBlockRows, heads, batch);
 }
 
-/// Keys that a query sees, counted from a tile's first.
-struct Seen {
-  int from, end;
-  __device__ bool has(int key) const { return key >= from && key < end; }
-};
-__device__ int within_tile(int64_t n) {
-  return static_cast<int>(n < 0 ? 0 : n < kBlockRows ? n : kBlockRows);
-}
-__device__ Seen seen_by(const AttentionShape& a, int64_t query, int64_t begin) {
-  return {within_tile(a.unseen(query) - begin), within_tile(a.seen(query) - begin)};
-}
-
 __device__ Vectors queries_of(const AttentionShape& a, const float* q, int64_t b, int64_t h, int64_t first) {
   return {q + a.q(b, h) + first * a.q_row, a.q_row, a.query - first, a.size};
 }
