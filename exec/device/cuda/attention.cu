@@ -169,14 +169,7 @@ __device__ void store_tile(T* to, int64_t row, int64_t valid, int64_t size, floa
   }
 }
 
-/// First of a block's R queries. Of those that see only what comes before them the last see most: they come
-/// first, so that no block ends long after all others.
-template <int R>
-__device__ int64_t first_query(const AttentionShape& a, const TilePlace& place) {
-  return (a.causal ? (a.query - 1) / R - place.tile : place.tile) * R;
-}
-
-/// Grid: (tiles of queries of every sample, heads).
+/// Grid: tiles of queries.
 template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kBlock, kBlocks<D>)
     attention_kernel(AttentionShape a, Bias bias, bool wide, T* out, const T* q, const T* k, const T* v,
@@ -185,8 +178,8 @@ __global__ void __launch_bounds__(kBlock, kBlocks<D>)
   __shared__ __align__(16) Tile<K, D> keys;  // then the values
   __shared__ __align__(16) Tile<R, K> p;
   __shared__ Seen seen[R];
-  const TilePlace place(a.batch);
-  const int64_t b = place.sample, h = blockIdx.y, first = first_query<R>(a, place);
+  const TilePlace place(a.batch, a.heads);
+  const int64_t b = place.sample, h = place.head, first = first_query<R>(a, place.tile);
   const int64_t rows = a.query - first < R ? a.query - first : R, kv = a.kv_head(h);
   float top[R / kDown], sum[R / kDown], acc[R / kDown][D / kAcross] = {};
   for (int i = 0; i < R / kDown; ++i) {
@@ -223,7 +216,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks<D>)
         p(row, across() + j * kAcross) = e;
         part += e;
       }
-      sum[i] = sum[i] * correction + row_sum<kAcross>(part);
+      sum[i] = sum[i] * correction + part;  // of this thread's keys
 #pragma unroll
       for (int c = 0; c < D / kAcross; ++c) acc[i][c] *= correction;
     }
@@ -234,6 +227,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks<D>)
   }
   for (int i = 0; i < R / kDown; ++i) {
     const int row = down() + i * kDown;
+    sum[i] = row_sum<kAcross>(sum[i]);
     for (int c = 0; c < D / kAcross; ++c) acc[i][c] /= sum[i];
     if (across() == 0 && row < rows) log_sums[a.row(b, h) + first + row] = top[i] + logf(sum[i]);
   }
@@ -278,8 +272,8 @@ __global__ void __launch_bounds__(kBlock, kBlocks<D>)
   __shared__ __align__(16) Tile<K, D> keys;  // values first, then the keys
   __shared__ __align__(16) Tile<R, K> ds;
   __shared__ Query known[R];
-  const TilePlace place(a.batch);
-  const int64_t b = place.sample, h = blockIdx.y, first = first_query<R>(a, place);
+  const TilePlace place(a.batch, a.heads);
+  const int64_t b = place.sample, h = place.head, first = first_query<R>(a, place.tile);
   const int64_t rows = a.query - first < R ? a.query - first : R, kv = a.kv_head(h);
   float acc[R / kDown][D / kAcross] = {};
   load_tile(queries, q + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, wide);
@@ -314,8 +308,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks<D>)
   store_tile<D, R>(dq + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, a.scale, acc);
 }
 
-/// dv = P^T dout, dk = scale dS^T q, summed over the heads that share them, for R keys. Grid: (tiles of keys
-/// of every sample, kv heads).
+/// dv = P^T dout, dk = scale dS^T q, summed over the heads that share them, for R keys. Grid: tiles of keys.
 template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kBlock, kBlocks<D>)
     attention_dkv_kernel(AttentionShape a, Bias bias, bool wide, T* dk, T* dv, const T* q, const T* k,
@@ -325,8 +318,8 @@ __global__ void __launch_bounds__(kBlock, kBlocks<D>)
   __shared__ __align__(16) Tile<K, D> rows;     // queries, then dout, then queries again
   __shared__ __align__(16) Tile<R, K> weights;  // of queries on keys
   __shared__ Query known[K];
-  const TilePlace place(a.batch);
-  const int64_t b = place.sample, kv = blockIdx.y, begin = place.tile * R;
+  const TilePlace place(a.batch, a.kv_heads);
+  const int64_t b = place.sample, kv = place.head, begin = place.tile * R;
   const int64_t valid = a.key - begin < R ? a.key - begin : R, group = a.heads / a.kv_heads;
   float to_k[R / kDown][D / kAcross] = {}, to_v[R / kDown][D / kAcross] = {};
   load_tile(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, wide);
@@ -390,8 +383,8 @@ __device__ float warp_dot(const T* a, const T* b, int64_t n) {
 
 __global__ void plain_kernel(AttentionShape a, Bias bias, float* out, const float* q, const float* k,
                              const float* v, float* log_sums) {
-  const TilePlace place(a.batch);
-  const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
+  const TilePlace place(a.batch, a.heads);
+  const int64_t i = place.tile, h = place.head, b = place.sample, kv = a.kv_head(h);
   const float* mine = q + a.q(b, h) + i * a.q_row;
   float* to = out + a.out(b, h) + i * a.out_row();
   float top = kLowest, sum = 0;
@@ -412,8 +405,8 @@ __global__ void plain_kernel(AttentionShape a, Bias bias, float* out, const floa
 __global__ void plain_dq_kernel(AttentionShape a, Bias bias, float* dq, const float* q, const float* k,
                                 const float* v, const float* dout, const float* log_sums,
                                 const float* inner) {
-  const TilePlace place(a.batch);
-  const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
+  const TilePlace place(a.batch, a.heads);
+  const int64_t i = place.tile, h = place.head, b = place.sample, kv = a.kv_head(h);
   float* to = dq + a.q(b, h) + i * a.q_row;
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = 0;
   for (int64_t j = a.unseen(i); j < a.seen(i); ++j) {
@@ -428,8 +421,8 @@ __global__ void plain_dq_kernel(AttentionShape a, Bias bias, float* dq, const fl
 __global__ void plain_dkv_kernel(AttentionShape a, Bias bias, float* dk, float* dv, const float* q,
                                  const float* k, const float* v, const float* dout, const float* log_sums,
                                  const float* inner) {
-  const TilePlace place(a.batch);
-  const int64_t j = place.tile, kv = blockIdx.y, b = place.sample, group = a.heads / a.kv_heads;
+  const TilePlace place(a.batch, a.kv_heads);
+  const int64_t j = place.tile, kv = place.head, b = place.sample, group = a.heads / a.kv_heads;
   float *to_k = dk + a.k(b, kv) + j * a.kv_row, *to_v = dv + a.v(b, kv) + j * a.kv_row;
   for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to_k[d] = to_v[d] = 0;
   for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
@@ -453,8 +446,8 @@ __global__ void plain_dkv_kernel(AttentionShape a, Bias bias, float* dk, float* 
 template <typename T>
 __global__ void bias_kernel(AttentionShape a, Bias bias, float* sums, const T* q, const T* k, const T* v,
                             const T* dout, const float* log_sums, const float* inner) {
-  const TilePlace place(a.batch);
-  const int64_t i = place.tile, h = blockIdx.y, b = place.sample, kv = a.kv_head(h);
+  const TilePlace place(a.batch, a.heads);
+  const int64_t i = place.tile, h = place.head, b = place.sample, kv = a.kv_head(h);
   float* mine = sums + (b * a.query + i) * a.buckets * a.heads + h;
   for (int64_t n = threadIdx.x; n < a.buckets; n += kWarp) mine[n * a.heads] = 0;
   __syncthreads();

@@ -6,19 +6,27 @@
 
 namespace tandem::exec::cuda {
 
-/// Which tile of which sample a block works on: both in the grid's x, which alone may be large; tiles of a
-/// sample are neighbours.
+/// Which tile of which head a block works on, all in the grid's x, which alone may be large. Blocks start in
+/// the order of x: those of the same tile of all heads beside each other.
 struct TilePlace {
-  int64_t sample, tile;
-  __device__ explicit TilePlace(int64_t batch) {
-    const int64_t tiles = gridDim.x / batch;
-    sample = blockIdx.x / tiles;
-    tile = blockIdx.x % tiles;
+  int64_t sample, head, tile;
+  __device__ TilePlace(int64_t batch, int64_t heads) {
+    const unsigned samples = static_cast<unsigned>(batch), of_sample = static_cast<unsigned>(heads);
+    const unsigned rest = blockIdx.x / samples;
+    sample = blockIdx.x % samples;
+    head = rest % of_sample;
+    tile = rest / of_sample;
   }
 };
 /// TilePlace's.
 inline dim3 tile_grid(int64_t tiles, int64_t heads, int64_t batch) {
-  return {static_cast<unsigned>(tiles * batch), static_cast<unsigned>(heads)};
+  return {static_cast<unsigned>(tiles * heads * batch)};
+}
+/// First of the R queries of a tile. Of those that see only what comes before them the last see most: they
+/// come first, so that no block ends long after all others.
+template <int R>
+__device__ int64_t first_query(const AttentionShape& a, int64_t tile) {
+  return (a.causal ? (a.query - 1) / R - tile : tile) * R;
 }
 
 /// Keys of a tile that a query sees, counted from the tile's first.

@@ -144,7 +144,7 @@ double distance(const Trial::Results& got, const Trial::Results& want) {
 }
 
 /// Counted up where our tiles become faster or slower: choices that are kept compare with them.
-constexpr int kTilesVersion = 2;
+constexpr int kTilesVersion = 3;
 
 /// As they stand among the choices that are kept.
 enum Ways : int64_t { kProducts, kTiles, kTensorCores };

@@ -142,13 +142,20 @@ __device__ void store_rows(float* to, int64_t row, int64_t valid, int64_t size, 
 /// A block's rows of a head.
 struct Place {
   int64_t sample, head, first, valid;
-  __device__ Place(int64_t batch, int64_t rows) : head(blockIdx.y) {
-    const TilePlace place(batch);
-    sample = place.sample;
-    first = place.tile * kBlockRows;
-    valid = rows - first < kBlockRows ? rows - first : kBlockRows;
-  }
+  __device__ Place(const TilePlace& place, int64_t begin, int64_t rows)
+      : sample(place.sample),
+        head(place.head),
+        first(begin),
+        valid(rows - begin < kBlockRows ? rows - begin : kBlockRows) {}
 };
+__device__ Place queries_at(const AttentionShape& a) {
+  const TilePlace place(a.batch, a.heads);
+  return {place, first_query<kBlockRows>(a, place.tile), a.query};
+}
+__device__ Place keys_at(const AttentionShape& a) {
+  const TilePlace place(a.batch, a.kv_heads);
+  return {place, place.tile * kBlockRows, a.key};
+}
 dim3 grid(int64_t rows, int64_t heads, int64_t batch) {
   return tile_grid((rows + kBlockRows - 1) / kBlockRows, heads, batch);
 }
@@ -168,7 +175,7 @@ __global__ void __launch_bounds__(kBlock) forward_kernel(AttentionShape a, float
                                                          const float* k, const float* v, float* log_sums) {
   __shared__ __align__(16) Shared<kKeys> keys;
   __shared__ __align__(16) Shared<kKeys> values;
-  const Place at(a.batch, a.query);
+  const Place at = queries_at(a);
   const int64_t b = at.sample, h = at.head, kv = a.kv_head(h);
   Left queries;
   load_left(queries, queries_of(a, q, b, h, at.first), a.scale);
@@ -243,7 +250,7 @@ __global__ void __launch_bounds__(kBlock)
               const float* log_sums, const float* inner) {
   __shared__ __align__(16) Shared<kOther> keys;
   __shared__ __align__(16) Shared<kOther> values;
-  const Place at(a.batch, a.query);
+  const Place at = queries_at(a);
   const int64_t b = at.sample, h = at.head, kv = a.kv_head(h);
   Left queries, douts;
   load_left(queries, queries_of(a, q, b, h, at.first), a.scale);
@@ -278,7 +285,7 @@ __global__ void __launch_bounds__(kBlock)
   __shared__ __align__(16) Shared<kOther> queries;
   __shared__ __align__(16) Shared<kOther> douts;
   __shared__ Query known[kOther];
-  const Place at(a.batch, a.key);
+  const Place at = keys_at(a);
   const int64_t b = at.sample, kv = at.head, begin = at.first, heads = a.heads / a.kv_heads;
   Left keys, values;
   load_left(keys, keys_of(a, k + a.k(b, kv), begin), 1);
