@@ -286,7 +286,7 @@ TEST(Interval, TransfersAsLongAsPricedGiveTheRateOfSplitModels) {
   const Graph graph = Graph::load("gpt2:layers=4,hidden=512,heads=8,sequence=512,vocabulary=128,fused=0");
   const System machine = System::load("p3.16xlarge", {{"nodes", "2"}});
   for (const char* scheme : {"hybrid:data=8,pipeline=2,microbatches=4", "hybrid:data=2,tensor=8",
-                             "hybrid:data=2,pipeline=2,tensor=4,microbatches=4,chunks=2",
+                             "hybrid:data=2,pipeline=2,tensor=4,microbatches=4,schedule=interleaved,chunks=2",
                              "hybrid:data=8,pipeline=2,microbatches=64"}) {
     const ResolvedScheme resolved = resolve_scheme(scheme, {});
     Prediction p = prediction_of(graph, machine, resolved, 16, 4);
