@@ -109,6 +109,11 @@ int64_t replicas(const Program& program) {
   return program.replicas > 0 ? program.replicas : program.roles[0].mesh.size();
 }
 
+int64_t working_roles(const Program& program) {
+  return std::count_if(program.roles.begin(), program.roles.end(),
+                       [](const Role& role) { return role.works(); });
+}
+
 int64_t executions(const Program& program) {
   int64_t sum = 0;
   for (const Role& role : program.roles) sum += role.mesh.size() * static_cast<int64_t>(role.ops.size());

@@ -254,6 +254,8 @@ struct Program {
 int64_t averaging_vectors(const Program& program);
 /// Models that train on samples of their own.
 int64_t replicas(const Program& program);
+/// Roles that train a slice of the model: the workers', or the stages of a split model.
+int64_t working_roles(const Program& program);
 /// Ops that all instances together run in an iteration.
 int64_t executions(const Program& program);
 /// Who gets what `instance` sends in `iteration`, of the `count` instances that an address of peers joins.

@@ -148,13 +148,11 @@ std::vector<std::string> passes_of(const Program& program, const Role& role) {
 
 bool shows_passes(const Program& program) {
   if (program.grid.axes.empty()) return false;
-  int working = 0;
   bool micro = false;
   for (const Role& role : program.roles) {
-    working += role.works() ? 1 : 0;
     for (const Op& op : role.ops) micro = micro || op.micro > 0;
   }
-  return working > 1 || micro;
+  return working_roles(program) > 1 || micro;
 }
 
 std::vector<TimelineEntry> stage_timeline(const Program& program, const std::vector<Span>& spans,

@@ -33,18 +33,13 @@ class Extension {
   double beyond_;
 };
 
-int64_t stages_of(const Program& program) {
-  return std::count_if(program.roles.begin(), program.roles.end(),
-                       [](const Role& role) { return role.works(); });
-}
-
 }  // namespace
 
 std::optional<ShorterSteps> shorter_steps(const Program& program, int64_t micro_batches,
                                           int64_t most_executions) {
   const int64_t all = executions(program);
   if (program.grid.axes.empty() || program.micro_batches != 1 || all <= most_executions) return std::nullopt;
-  const int64_t stages = stages_of(program);
+  const int64_t stages = working_roles(program);
   if (stages == 1) return std::nullopt;  // its devices do the same at the same time
   const int64_t each = (all + micro_batches - 1) / micro_batches;
   const int64_t more = most_executions / each / stages * stages, few = more / 2 / stages * stages;

@@ -40,9 +40,6 @@ int64_t transient(const Program& program) {
   return (iterations + program.micro_batches - 1) / program.micro_batches;
 }
 
-/// Steps of a split model, of which the first fills the pipeline: the least that is simulated.
-constexpr int32_t kFewSteps = 3;
-
 /// Workers that wait for nobody are out of step after so many rounds.
 constexpr int64_t kParting = 8;
 
@@ -200,11 +197,7 @@ double Simulation::rate_if(const Simulated& run, double deviations) const {
   out.shorter = run.shorter;
   if (run.shorter) out.few = run.few.stretched(deviations);
   out.program = run.program;
-  EvaluateOptions options = run.options;
-  // Of a split model a few steps tell what links change: noise is the same in all evaluations.
-  if (!run.program->grid.axes.empty() && options.iterations > kFewSteps * run.program->micro_batches)
-    options.most_iterations = options.iterations = kFewSteps * run.program->micro_batches;
-  evaluate_steady(out, options, false);
+  evaluate_steady(out, run.options, false);
   return out.rate;
 }
 
@@ -378,7 +371,7 @@ int64_t Simulation::steps(const Program& program, int64_t in_iteration) const {
   if (!program.grid.axes.empty()) {
     // Steps differ by noise alone once the first has filled the pipeline.
     constexpr int64_t kMostExecutions = 1'000'000;
-    return std::clamp<int64_t>(kMostExecutions / std::max<int64_t>(1, in_iteration), kFewSteps, 24);
+    return std::clamp<int64_t>(kMostExecutions / std::max<int64_t>(1, in_iteration), 3, 24);
   }
   if (is_static(program)) {
     // Micro-batches of one step are equal already: the first period fills the pipeline, the second counts.

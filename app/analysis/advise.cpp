@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "app/analysis/answer.h"
-#include "app/analysis/in_parallel.h"
+#include "base/in_parallel.h"
 #include "sim/capacity.h"
 
 namespace tandem::app {

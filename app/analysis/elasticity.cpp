@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "app/analysis/in_parallel.h"
 #include "app/console/table.h"
+#include "base/in_parallel.h"
 #include "base/json_writer.h"
 #include "sim/capacity.h"
 #include "sim/simulation.h"

@@ -36,4 +36,30 @@ bool agree(const Json& a, const Json& b, std::span<const char* const> keys) {
   });
 }
 
+bool agree_beside(const Json& a, const Json& b, std::span<const std::string_view> these) {
+  std::vector<const char*> keys;
+  for (const Json* json : {&a, &b}) {
+    for (const auto& [key, value] : json->members()) {
+      if (std::find(these.begin(), these.end(), key) == these.end()) keys.push_back(key.c_str());
+    }
+  }
+  return agree(a, b, keys);
+}
+
+std::vector<AskedOnce> asked_once(const std::vector<Asked>& all, std::span<const std::string_view> told) {
+  std::vector<AskedOnce> out;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto same = std::find_if(out.begin(), out.end(), [&](const AskedOnce& group) {
+      const Asked& first = all[group.members.front()];
+      return first.document == all[i].document && agree_beside(*first.json, *all[i].json, told);
+    });
+    AskedOnce& group = same != out.end() ? *same : out.emplace_back();
+    group.members.push_back(i);
+    group.devices += all[i].devices;
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const AskedOnce& a, const AskedOnce& b) { return a.devices > b.devices; });
+  return out;
+}
+
 }  // namespace tandem::calibration

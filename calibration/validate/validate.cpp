@@ -5,13 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <map>
 #include <mutex>
 #include <sstream>
-#include <thread>
 
 #include "base/data.h"
+#include "base/in_parallel.h"
 #include "calibration/validate/series.h"
 #include "sim/plan/placement.h"
 #include "sim/simulate.h"
@@ -22,10 +22,15 @@ namespace {
 
 constexpr std::string_view kPublished = "calibration/data/published";
 
+/// What a series says of the published runs, beside what is to be predicted.
+constexpr std::string_view kToldOfSeries[] = {"values",   "relative", "rate_assumed", "note",
+                                              "doubtful", "reason",   "fitted",       "gives",
+                                              "anchor",   "unit",     "deviations"};
+
 /// One line of a published table: the same run on several device counts.
 struct Series {
   std::string file, source, left_out;
-  const Json* json = nullptr;
+  const Json *json = nullptr, *document = nullptr;
   std::vector<std::pair<int64_t, double>> values;  ///< devices -> value, in file order
 };
 
@@ -77,8 +82,12 @@ std::vector<Series> read_series(const Json& document) {
             "recipe", "input",    "batch",        "optimizer",  "recompute",  "unit",
             "values", "relative", "rate_assumed", "note",       "doubtful",   "reason",
             "fitted", "gives",    "anchor",       "batch_norm", "deviations", "memory"});
-    Series series{
-        *document.place().file, document.at("source").as_text(), document.text("left_out", ""), &s, {}};
+    Series series{*document.place().file,
+                  document.at("source").as_text(),
+                  document.text("left_out", ""),
+                  &s,
+                  &document,
+                  {}};
     for (const auto& [key, value] : s.at("values").members()) {
       series.values.emplace_back(device_count(key, value), value.as_real(1e-12));
     }
@@ -261,8 +270,11 @@ struct AtAnchor {
   std::vector<PartAnchor> anchors;
 };
 
+/// Without an anchor, by devices.
+using Rates = std::map<int64_t, Rate>;
+
 void predict_row(ValidationRow& row, const Json& series, const Setting& setting, const Anchor& anchor,
-                 AtAnchor& at_anchor) {
+                 AtAnchor& at_anchor, Rates& known) {
   Prediction p = setting.prediction;
   const ResolvedScheme scheme = scheme_at(series, row.devices);
   p.system = &setting.system;
@@ -270,7 +282,8 @@ void predict_row(ValidationRow& row, const Json& series, const Setting& setting,
   p.devices = row.devices;
   p.job.batch = row.batch;
   row.nodes = make_cluster(setting.system, row.devices).nodes;
-  const Rate alone = rate_of(p, setting);
+  if (!known.contains(row.devices)) known.emplace(row.devices, rate_of(p, setting));
+  const Rate& alone = known.at(row.devices);
   if (row.is_anchor) at_anchor.alone = alone;
   row.unanchored = alone.rate;
   row.rate_low = alone.low;
@@ -324,7 +337,8 @@ bool in_stock_kernels(const std::vector<ValidationRow>& rows) {
   });
 }
 
-std::vector<ValidationRow> run_series(const Series& series) {
+/// `known`: what series that ask the same have been answered.
+std::vector<ValidationRow> run_series(const Series& series, Rates& known) {
   Setting setting = make_setting(*series.json);
   const Json* wanted = series.json->find("anchor");
   const auto anchor_at = wanted != nullptr
@@ -347,7 +361,7 @@ std::vector<ValidationRow> run_series(const Series& series) {
     row.anchor_devices = static_cast<double>(anchor.devices);
     if (!row.is_anchor) row.published_speedup = value / anchor.rate;
     try {
-      predict_row(row, *series.json, setting, anchor, at_anchor);
+      predict_row(row, *series.json, setting, anchor, at_anchor, known);
     } catch (const InputError& e) {
       row.error = e.what();
     }
@@ -372,28 +386,24 @@ std::vector<ValidationRow> validate(const std::vector<std::string>& files, int t
     auto series = read_series(d);
     all.insert(all.end(), std::make_move_iterator(series.begin()), std::make_move_iterator(series.end()));
   }
+  std::vector<Asked> asked;
+  for (const Series& series : all) {
+    int64_t devices = 0;
+    for (const auto& [count, value] : series.values) devices += count;
+    asked.push_back({series.json, series.document, devices});
+  }
   std::vector<std::vector<ValidationRow>> results(all.size());
-  std::atomic<std::size_t> next{0};
+  const std::vector<AskedOnce> groups = asked_once(asked, kToldOfSeries);
   std::mutex mutex;
   int done = 0;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < all.size(); i = next++) {
-      try {
-        results[i] = run_series(all[i]);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-      }
+  in_parallel(groups.size(), threads, [&](std::size_t group) {
+    Rates known;
+    for (const std::size_t i : groups[group].members) {
+      results[i] = run_series(all[i], known);
       const std::lock_guard lock(mutex);
       if (progress) progress(++done, static_cast<int>(all.size()));
     }
-  };
-  std::vector<std::thread> pool;
-  for (int t = 1; t < threads; ++t) pool.emplace_back(work);
-  work();
-  for (std::thread& t : pool) t.join();
-  if (failure) std::rethrow_exception(failure);
+  });
   std::vector<ValidationRow> out;
   for (auto& r : results)
     out.insert(out.end(), std::make_move_iterator(r.begin()), std::make_move_iterator(r.end()));

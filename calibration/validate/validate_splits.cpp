@@ -4,15 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
-#include <thread>
 
 #include "base/data.h"
+#include "base/in_parallel.h"
 #include "base/statistics.h"
+#include "calibration/validate/series.h"
 #include "calibration/validate/validation_statistics.h"
 #include "sim/plan/placement.h"
 #include "sim/simulate.h"
@@ -22,6 +22,9 @@ namespace tandem::calibration {
 namespace {
 
 constexpr std::string_view kSplits = "calibration/data/splits";
+
+/// What a row says of the published run, beside what is to be predicted.
+constexpr std::string_view kToldOfSplits[] = {"value", "anchor", "fitted", "note", "doubtful"};
 
 double dull_rate(const Prediction& p) {
   const Options& o = p.job.scheme->options;
@@ -84,11 +87,6 @@ SplitRow read_split(const Json& document, const Json& json) {
   row.is_anchor = json.boolean("anchor", false);
   row.note = json.text("note", "");
   row.doubtful = json.text("doubtful", "");
-  try {
-    predict_split(row, document);
-  } catch (const InputError& e) {
-    row.failure = e.what();
-  }
   return row;
 }
 
@@ -159,29 +157,24 @@ std::vector<SplitRow> validate_splits(const std::vector<std::string>& files, int
     documents.back().only(
         {"title", "source", "note", "system", "recipe", "precision", "optimizer", "recompute", "rows"});
   }
-  std::vector<std::pair<const Json*, const Json*>> all;
+  std::vector<SplitRow> out;
+  std::vector<Asked> asked;
   for (const Json& document : documents) {
-    for (const Json& row : document.at("rows").items()) all.emplace_back(&document, &row);
-  }
-  std::vector<SplitRow> out(all.size());
-  std::vector<std::exception_ptr> failures(all.size());
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < all.size(); i = next++) {
-      try {
-        out[i] = read_split(*all[i].first, *all[i].second);
-      } catch (...) {
-        failures[i] = std::current_exception();
-      }
+    for (const Json& row : document.at("rows").items()) {
+      out.push_back(read_split(document, row));
+      asked.push_back({&row, &document, out.back().devices});
     }
-  };
-  std::vector<std::thread> pool;
-  for (int t = 1; t < threads; ++t) pool.emplace_back(work);
-  work();
-  for (std::thread& t : pool) t.join();
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
   }
+  const std::vector<AskedOnce> groups = asked_once(asked, kToldOfSplits);
+  in_parallel(groups.size(), threads, [&](std::size_t group) {
+    const std::size_t first = groups[group].members.front();
+    try {
+      predict_split(out[first], *asked[first].document);
+    } catch (const InputError& e) {
+      out[first].failure = e.what();
+    }
+    for (const std::size_t i : groups[group].members) static_cast<SplitPrediction&>(out[i]) = out[first];
+  });
   return out;
 }
 

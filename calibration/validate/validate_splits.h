@@ -9,19 +9,24 @@
 
 namespace tandem::calibration {
 
-/// One published rate beside its prediction and beside the dull model's.
-struct SplitRow {
-  std::string file, source, system, model, scheme, precision, note, doubtful;
-  int64_t devices = 1, nodes = 1, batch = 1;
-  Recompute recompute = {};
-  bool held_out = false;     ///< nothing was set on it
-  bool is_anchor = false;    ///< its measured rate scales the anchored predictions of its file
-  double published = 0;      ///< samples/s of all devices, as the three below
+/// Rates in samples/s of all devices.
+struct SplitPrediction {
+  int64_t nodes = 1;
   double predicted = 0;      ///< from datasheet and stock curves
   double low = 0, high = 0;  ///< its 90 % interval
   /// 40 % of the devices' peak, less the pipeline's bubble (p - 1) / (v m + p - 1); communication is free.
   double dull = 0;
   std::string failure;  ///< why no prediction could be made
+};
+
+/// One published rate beside its prediction and beside the dull model's.
+struct SplitRow : SplitPrediction {
+  std::string file, source, system, model, scheme, precision, note, doubtful;
+  int64_t devices = 1, batch = 1;
+  Recompute recompute = {};
+  bool held_out = false;   ///< nothing was set on it
+  bool is_anchor = false;  ///< its measured rate scales the anchored predictions of its file
+  double published = 0;    ///< samples/s of all devices
 };
 
 /// In the order of `files`, none: all of calibration/data/splits; on `threads` threads, whose number changes

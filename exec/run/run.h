@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the workers of one execution share. Internal to exec.
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -57,6 +58,10 @@ class Run {
   int32_t micro_batches() const { return micro_batches_; }  ///< iterations of the program in a step
   int32_t expected() const { return expected_; }  ///< iterations of each worker where they are alike
   int32_t warmup() const { return warmup_; }      ///< iterations
+  /// Of so many that were made those that do not count: the warm-up, and at least a step is left.
+  int32_t warmup_of(int32_t iterations) const {
+    return std::clamp(warmup_, 0, std::max(0, iterations - micro_batches_));
+  }
   int64_t first_iteration() const { return first_iteration_; }  ///< those done before a checkpoint
   /// Whose iterations are counted together with this instance's: a group of iterations().
   uint32_t counted_in(uint32_t instance) const { return counted_in_[instance - first_here_]; }

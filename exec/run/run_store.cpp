@@ -72,10 +72,9 @@ Store::Rate Run::rate_rule() const {
 }
 
 int64_t Run::pushes_of_warmup() const {
-  const int32_t last = expected_ - micro_batches_;
   for (const Op& op : program_.roles[0].ops) {
     if (op.kind == OpKind::send && program_.channels[op.what].to_role == program_.stores[0].role)
-      return op.times(std::clamp(warmup_, 0, std::max(0, last)));
+      return op.times(warmup_of(expected_));
   }
   return 0;
 }

@@ -76,8 +76,7 @@ class Summary {
 
  private:
   std::size_t warm() const {
-    const auto last = static_cast<int32_t>(rounds_.size()) - run_.micro_batches();
-    return static_cast<std::size_t>(std::clamp(run_.warmup(), 0, std::max(0, last)));
+    return static_cast<std::size_t>(run_.warmup_of(static_cast<int32_t>(rounds_.size())));
   }
 
   std::size_t each_step() const { return static_cast<std::size_t>(run_.micro_batches()); }

@@ -76,11 +76,7 @@ class Binder {
     };
   }
 
-  /// Roles whose work is counted: the workers, or the stages of a split model.
-  double stages() const {
-    return static_cast<double>(std::count_if(program_.roles.begin(), program_.roles.end(),
-                                             [](const Role& role) { return role.works(); }));
-  }
+  double stages() const { return static_cast<double>(working_roles(program_)); }
   /// Sums inside shared layers, for which the next op waits, are not beside any kernel.
   static bool beside(const Op& op) { return op.kind == OpKind::collective && !of_layers(op.payload); }
 

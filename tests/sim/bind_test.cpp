@@ -281,6 +281,24 @@ TEST(Interval, TransfersAsLongAsPricedGiveTheRate) {
   EXPECT_EQ(simulation.rate_if(run, 0), run.rate);
 }
 
+/// Of split models as well, over as many steps, and where shorter steps stand for long ones.
+TEST(Interval, TransfersAsLongAsPricedGiveTheRateOfSplitModels) {
+  const Graph graph = Graph::load("gpt2:layers=4,hidden=512,heads=8,sequence=512,vocabulary=128,fused=0");
+  const System machine = System::load("p3.16xlarge", {{"nodes", "2"}});
+  for (const char* scheme : {"hybrid:data=8,pipeline=2,microbatches=4", "hybrid:data=2,tensor=8",
+                             "hybrid:data=2,pipeline=2,tensor=4,microbatches=4,schedule=interleaved,chunks=2",
+                             "hybrid:data=8,pipeline=2,microbatches=64"}) {
+    const ResolvedScheme resolved = resolve_scheme(scheme, {});
+    Prediction p = prediction_of(graph, machine, resolved, 16, 4);
+    p.own_executions = 2'000;
+    const Simulation simulation(p);
+    const Simulated run = simulation.run(p.devices, 1);
+    EXPECT_EQ(run.shorter.has_value(), resolved.options.count("microbatches") == 64) << scheme;
+    EXPECT_EQ(simulation.rate_if(run, 0), run.rate) << scheme;
+    EXPECT_LT(simulation.rate_if(run, 4), 0.9 * run.rate) << scheme;
+  }
+}
+
 TEST(Interval, KnowsUntriedFrameworksRecalledNetworksAndNodes) {
   const auto one = sources(8, "horovod"), two = sources(16, "horovod"), four = sources(32, "horovod");
   EXPECT_FALSE(one.contains("network of v100-mesh-1ib, recalled"));

@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-namespace tandem::app {
+namespace tandem::base {
 
-/// Calls work(i) for i < count on so many threads, this one included. Rethrows what the first of them threw,
-/// in the order of i.
+/// Calls work(i) for i < count on so many threads, this one included, in about that order. Rethrows what the
+/// first of them threw, in the order of i.
 template <typename Work>
 void in_parallel(std::size_t count, int threads, Work work) {
   std::atomic<std::size_t> next{0};
@@ -34,4 +34,4 @@ void in_parallel(std::size_t count, int threads, Work work) {
   }
 }
 
-}  // namespace tandem::app
+}  // namespace tandem::base
