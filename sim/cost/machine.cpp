@@ -325,6 +325,8 @@ double MachineProfile::interpolate(const std::vector<Point>& table, double at) {
       std::upper_bound(table.begin(), table.end() - 1, at, [](double x, const Point& p) { return x < p.at; });
   const Point &a = *(above - 1), &b = *above;
   const double slope = std::log(b.value / a.value) / std::log(b.at / a.at);
+  // Where caches end it is steep; beyond the largest measured size they count no more.
+  if (at > b.at) return b.value * std::pow(at / b.at, std::min(1.0, slope));
   return a.value * std::pow(at / a.at, slope);
 }
 

@@ -90,22 +90,27 @@ class MachineCosts : public Costs {
     return message_;
   }
 
-  /// Within the memory of the store.
+  /// Within the memory of the store. Of those that make a version the first is copied, next ones are added.
   Time merge(const Store& store, VertexId, Bytes bytes) override {
     const Optimizer& optimizer = *input().job.optimizer;
-    const bool device = on_device(store.role);
-    const double copied =
-        machine_->copy(static_cast<double>(bytes.n), device ? CopyWay::device : CopyWay::memory);
-    double seconds = (store.batch == 1 ? 1 : 2.5) * copied;
+    const double copied = copied_in(store, bytes), added = added_in(store, bytes);
+    double seconds = store.batch == 1 ? 0 : (copied + added * (store.batch - 1)) / store.batch;
     if (store.averaging.rule != Averaging::Rule::none) {
-      seconds = 2.5 * copied;  // two vectors read and one written, and the copy that the reply takes
+      seconds = added;
     } else if (optimizer.updates()) {
       const Kernel kernel = update_kernel(optimizer, bytes.n / 4);
       const double update =
-          machine_->apart() && !device ? host_update(kernel) : machine_->seconds(kernel, active(), step_);
-      seconds = (store.batch == 1 ? update : copied * 1.5 + update / store.batch) + copied;
+          beside_gpus(store) ? host_update(kernel) : machine_->seconds(kernel, active(), step_);
+      seconds += update / store.batch;
     }
+    if (!store.locked) seconds += copied;
     return scaled(Time::from_seconds(seconds), 1 / input().speeds.server);
+  }
+  /// Whoever opens the gate copies the answers to all that it lets pass, one after another, before the next
+  /// push is merged (exec/comm/store.h). Where stores have no lock merge() holds it.
+  Time snapshot(const Store& store, VertexId, Bytes bytes) override {
+    if (!store.locked) return {};
+    return scaled(Time::from_seconds(copied_in(store, bytes)), 1 / input().speeds.server);
   }
 
   KernelTime kernel(const Kernel& kernel, VertexId) override { return kernel_time(kernel); }
@@ -231,8 +236,20 @@ class MachineCosts : public Costs {
     return t;
   }
 
-  /// Threads that share memory: a push is applied where it lies, a reply is copied by the one who applies
-  /// what opens the gate, before the next one may (exec/comm/store.h): merge() holds one for each push.
+  /// In the memory of a host whose devices have their own.
+  bool beside_gpus(const Store& store) const { return machine_->apart() && !on_device(store.role); }
+  double copied_in(const Store& store, Bytes bytes) const {
+    return machine_->copy(static_cast<double>(bytes.n),
+                          on_device(store.role) ? CopyWay::device : CopyWay::memory);
+  }
+  /// Two vectors are read and one of them is written. On a host as an update that moves as much: a processor
+  /// that copies first reads the lines that it writes, too, so that a copy takes about as long.
+  double added_in(const Store& store, Bytes bytes) const {
+    return beside_gpus(store) ? machine_->host_update(3 * static_cast<double>(bytes.n))
+                              : 1.5 * copied_in(store, bytes);
+  }
+
+  /// Threads that share memory: a push is applied where it lies.
   Transfer in_memory(const Channel& c, Bytes bytes, bool same) const {
     const bool from = on_device(c.from_role), to = on_device(c.to_role);
     double seconds = wakes(c) * wake();

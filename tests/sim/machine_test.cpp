@@ -56,6 +56,12 @@ TEST(Machine, InterpolatesByLogarithmsAndExtendsTheEnds) {
   EXPECT_EQ(p.copy(0), 0);
 }
 
+TEST(Machine, BeyondTheLargestSizeCachesHelpNoMore) {
+  const MachineProfile p = profile({{"1000000.0, \"seconds\": 0.0002", "1000000.0, \"seconds\": 0.01"}});
+  EXPECT_NEAR(p.copy(std::sqrt(1e9)), 1e-4, 1e-9) << "steep, as measured";
+  EXPECT_NEAR(p.copy(4e6), 0.04, 1e-9) << "in proportion";
+}
+
 TEST(Machine, SumsOfMoreRanksThanWereMeasuredTakeInProportion) {
   const MachineProfile p = profile();
   EXPECT_EQ(p.all_reduce(1e6, 1), 0);
