@@ -367,7 +367,7 @@ LeaveOneOut leave_one_out(const Measurements& m) {
     Sum& g = graphs[k.graph];
     g.predicted += predicted;
     g.measured += measured;
-    g.distance += measured * std::min(distance, KernelNeighbours::kFar);
+    g.distance += measured * distance;
   }
   out.kernels /= real(count);
   std::vector<double> by_distance;

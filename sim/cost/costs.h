@@ -61,7 +61,7 @@ struct HostTimes {
 /// One kernel, all its launches, at the input's scale.
 struct KernelTime {
   double seconds = 0;
-  double distance = 0;  ///< to the nearest measured one, at most KernelNeighbours::kFar; 0 where none is
+  double distance = 0;  ///< to the nearest measured one (KernelNeighbours::seconds); 0 where none is
 };
 
 struct CostError {

@@ -216,7 +216,7 @@ class MachineCosts : public Costs {
   KernelTime kernel_time(const Kernel& kernel) const {
     double distance = 0;
     const double seconds = machine_->seconds(kernel, active(), step_, &distance);
-    return {seconds * compute_scale(), std::min(distance, KernelNeighbours::kFar)};
+    return {seconds * compute_scale(), distance};
   }
 
   /// The machine may emulate several nodes itself.
