@@ -115,7 +115,7 @@ class MachineCosts : public Costs {
 
   KernelTime kernel(const Kernel& kernel, VertexId) override { return kernel_time(kernel); }
   CostError error(VertexId, double distance) override {
-    return {machine_->error(distance), machine_->error_of_several()};
+    return {machine_->error(distance), std::hypot(machine_->error_of_several(), error_of_sharing())};
   }
   std::optional<Disturbance> disturbance(double compute_seconds) const override {
     Disturbance d = machine_->disturbance(input().cluster.devices, compute_seconds, in_lock_step(program()));
@@ -141,6 +141,21 @@ class MachineCosts : public Costs {
   bool host_issues(VertexId, Site) const override { return false; }
 
  private:
+  /// Relative standard error of a step whose workers share a GPU: anything between the two bounds is as
+  /// likely.
+  double error_of_sharing() const {
+    double unknown = 0, compute = 0;
+    program().roles[0].ops.each_distinct([&](const Op& op, int64_t runs) {
+      if (!launched(op)) return;
+      const double times = static_cast<double>(runs) / op.every;
+      for (const Kernel& k : program().tasks[op.what].kernels) {
+        unknown += machine_->seconds_unknown(k, active(), step_) * times;
+        compute += machine_->seconds(k, active(), step_) * times;
+      }
+    });
+    return compute > 0 ? unknown / compute / std::sqrt(3.0) : 0;
+  }
+
   double threads() const { return static_cast<double>(std::max<int64_t>(1, input().job.loading.workers)); }
   /// Seconds of all launches of an update on a host beside GPUs, whose kernels the others are.
   double host_update(const Kernel& k) const {
