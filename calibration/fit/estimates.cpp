@@ -367,7 +367,7 @@ LeaveOneOut leave_one_out(const Measurements& m) {
     Sum& g = graphs[k.graph];
     g.predicted += predicted;
     g.measured += measured;
-    g.distance += measured * std::min(distance, KernelNeighbours::kFar);
+    g.distance += measured * distance;
   }
   out.kernels /= real(count);
   std::vector<double> by_distance;
@@ -484,7 +484,7 @@ double error_of_several(const Measurements& m) {
   const double together = lock_step(m), overhead = op_overhead(m), woken = wake(m), each = kernel_overhead(m);
   for (uint32_t g = 0; g < m.graphs.size(); ++g) {
     const MeasuredGraph& graph = m.graphs[g];
-    if (graph.workers < 2 || graph.workers > m.cores || graph.ops == 0) continue;
+    if (graph.workers < 2 || (graph.workers > m.cores && !apart(m)) || graph.ops == 0) continue;
     const auto alone = g + 1 - static_cast<uint32_t>(graph.workers);
     const std::vector<double> slow = slowdown(m, graph.workers);
     double kernels = 0;

@@ -46,9 +46,8 @@ struct LeaveOneOut {
   double kernels = 0;  ///< mean |log(predicted / measured)| of each kernel's launches in a step
   double graphs = 0;   ///< the same of the sums over each graph
   /// Standard deviation of log(predicted / measured) / distance, the graph's mean distance to the nearest
-  /// sample, by time and at most KernelNeighbours::kFar: MachineProfile::error. By the median over graphs; on
-  /// GPUs, whose steps differ by nothing else, such that nine graphs of ten lie within 90 % of the
-  /// distribution.
+  /// sample, by time: MachineProfile::error. By the median over graphs; on GPUs, whose steps differ by
+  /// nothing else, such that nine graphs of ten lie within 90 % of the distribution.
   double per_distance = 0;
 };
 LeaveOneOut leave_one_out(const Measurements& m);

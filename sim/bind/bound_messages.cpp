@@ -32,6 +32,11 @@ class BoundMessages : public Plan::Messages {
     return costs_->merge(s, where_[s.role][shard], merged_bytes(s, key));
   }
 
+  Time snapshot(uint32_t store, uint32_t key, uint32_t shard) override {
+    const Store& s = program_->stores[store];
+    return costs_->snapshot(s, where_[s.role][shard], merged_bytes(s, key));
+  }
+
  private:
   bool over_network(VertexId from, VertexId to) const {
     const System& system = costs_->system();

@@ -31,6 +31,10 @@ class JointMessages : public Plan::Messages {
     const Job& job = job_of(store, &Offsets::stores);
     return job.messages->apply(store - job.at.stores, key, shard);
   }
+  Time snapshot(uint32_t store, uint32_t key, uint32_t shard) override {
+    const Job& job = job_of(store, &Offsets::stores);
+    return job.messages->snapshot(store - job.at.stores, key, shard);
+  }
 
  private:
   struct Job {

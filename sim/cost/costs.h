@@ -61,7 +61,7 @@ struct HostTimes {
 /// One kernel, all its launches, at the input's scale.
 struct KernelTime {
   double seconds = 0;
-  double distance = 0;  ///< to the nearest measured one, at most KernelNeighbours::kFar; 0 where none is
+  double distance = 0;  ///< to the nearest measured one (KernelNeighbours::seconds); 0 where none is
 };
 
 struct CostError {
@@ -105,6 +105,8 @@ class Costs {
   virtual const Transfer& message(const Channel& channel, VertexId from, VertexId to, Bytes bytes) = 0;
   /// Merging one gradient of `bytes` into a store's shard at `at`.
   virtual Time merge(const Store& store, VertexId at, Bytes bytes) = 0;
+  /// Copying so many bytes of a store's shard at `at` for a reply. Nothing is merged there meanwhile.
+  virtual Time snapshot(const Store& /*store*/, VertexId /*at*/, Bytes /*bytes*/) { return {}; }
 
   virtual KernelTime kernel(const Kernel& kernel, VertexId at) = 0;
   /// `distance`: of a step's kernels on the device at `at`, in the mean by time.

@@ -259,10 +259,23 @@ double MachineProfile::tcp_cpu(double bytes) const { return interpolate(tcp_cpu_
 double MachineProfile::seconds(const Kernel& k, int64_t active, Bytes step, double* distance) const {
   double t = kernels_->seconds(k, step, distance) + kernel_overhead_;
   if (slowdown_.empty()) return t;
+  const double filled = idle(k, active, t) / 2;  // in the mean
   const auto running = std::min<int64_t>(active, static_cast<int64_t>(slowdown_.size()));
   t *= slowdown_[static_cast<std::size_t>(running - 1)][static_cast<std::size_t>(k.kind)];
   const auto apart = std::max(cores_, running);  // what was measured includes that devices were shared
-  return active > apart ? t * real(active) / real(apart) : t;
+  return active > apart ? t * real(active) / real(apart) - filled : t;
+}
+
+double MachineProfile::seconds_unknown(const Kernel& k, int64_t active, Bytes step) const {
+  return idle(k, active, kernels_->seconds(k, step) + kernel_overhead_) / 2;
+}
+
+/// Of a GPU that several workers share, which was measured with one: what passes before their kernels work.
+double MachineProfile::idle(const Kernel& k, int64_t active, double alone) const {
+  if (!apart() || active <= cores_ || slowdown_.size() > static_cast<std::size_t>(cores_)) return 0;
+  const KernelCurve& curve = kernels_->curves()[KernelNeighbours::group(k)];
+  const double start = curve.per[KernelCurve::launch] / curve.seconds(k) * (alone - kernel_overhead_);
+  return (real(active) / real(cores_) - 1) * std::min(alone, start + kernel_overhead_);
 }
 
 Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool lock_step) const {
@@ -325,6 +338,8 @@ double MachineProfile::interpolate(const std::vector<Point>& table, double at) {
       std::upper_bound(table.begin(), table.end() - 1, at, [](double x, const Point& p) { return x < p.at; });
   const Point &a = *(above - 1), &b = *above;
   const double slope = std::log(b.value / a.value) / std::log(b.at / a.at);
+  // Where caches end it is steep; beyond the largest measured size they count no more.
+  if (at > b.at) return b.value * std::pow(at / b.at, std::min(1.0, slope));
   return a.value * std::pow(at / a.at, slope);
 }
 

@@ -62,6 +62,10 @@ class MachineProfile {
   /// than cores, and than were measured to share a GPU, each gets its part all the time. On a GPU with what
   /// passes until the next kernel starts.
   double seconds(const Kernel& kernel, int64_t active, Bytes step, double* distance = nullptr) const;
+  /// How much of seconds(), at most, is not known where workers share a GPU and that was not measured:
+  /// between kernels that run one after another and those that begin in each other's starts, when the GPU is
+  /// idle.
+  double seconds_unknown(const Kernel& kernel, int64_t active, Bytes step) const;
   double op_overhead() const { return op_overhead_; }  ///< of issuing one op of a program
   /// Among so many workers in shared memory; log-log between measured sizes.
   double all_reduce(double bytes, int64_t ranks) const;
@@ -113,6 +117,7 @@ class MachineProfile {
   void read_kernels(const Json& d);
   void read_transfers(const Json& d);
   void read_disturbances(const Json& d);
+  double idle(const Kernel& kernel, int64_t active, double alone) const;
   static double interpolate(const std::vector<Point>& table, double at);
   int64_t cores_ = 1;
   InputRates input_;

@@ -90,27 +90,32 @@ class MachineCosts : public Costs {
     return message_;
   }
 
-  /// Within the memory of the store.
+  /// Within the memory of the store. Of those that make a version the first is copied, next ones are added.
   Time merge(const Store& store, VertexId, Bytes bytes) override {
     const Optimizer& optimizer = *input().job.optimizer;
-    const bool device = on_device(store.role);
-    const double copied =
-        machine_->copy(static_cast<double>(bytes.n), device ? CopyWay::device : CopyWay::memory);
-    double seconds = (store.batch == 1 ? 1 : 2.5) * copied;
+    const double copied = copied_in(store, bytes), added = added_in(store, bytes);
+    double seconds = store.batch == 1 ? 0 : (copied + added * (store.batch - 1)) / store.batch;
     if (store.averaging.rule != Averaging::Rule::none) {
-      seconds = 2.5 * copied;  // two vectors read and one written, and the copy that the reply takes
+      seconds = added;
     } else if (optimizer.updates()) {
       const Kernel kernel = update_kernel(optimizer, bytes.n / 4);
       const double update =
-          machine_->apart() && !device ? host_update(kernel) : machine_->seconds(kernel, active(), step_);
-      seconds = (store.batch == 1 ? update : copied * 1.5 + update / store.batch) + copied;
+          beside_gpus(store) ? host_update(kernel) : machine_->seconds(kernel, active(), step_);
+      seconds += update / store.batch;
     }
+    if (!store.locked) seconds += copied;
     return scaled(Time::from_seconds(seconds), 1 / input().speeds.server);
+  }
+  /// Whoever opens the gate copies the answers to all that it lets pass, one after another, before the next
+  /// push is merged (exec/comm/store.h). Where stores have no lock merge() holds it.
+  Time snapshot(const Store& store, VertexId, Bytes bytes) override {
+    if (!store.locked) return {};
+    return scaled(Time::from_seconds(copied_in(store, bytes)), 1 / input().speeds.server);
   }
 
   KernelTime kernel(const Kernel& kernel, VertexId) override { return kernel_time(kernel); }
   CostError error(VertexId, double distance) override {
-    return {machine_->error(distance), machine_->error_of_several()};
+    return {machine_->error(distance), std::hypot(machine_->error_of_several(), error_of_sharing())};
   }
   std::optional<Disturbance> disturbance(double compute_seconds) const override {
     Disturbance d = machine_->disturbance(input().cluster.devices, compute_seconds, in_lock_step(program()));
@@ -136,6 +141,21 @@ class MachineCosts : public Costs {
   bool host_issues(VertexId, Site) const override { return false; }
 
  private:
+  /// Relative standard error of a step whose workers share a GPU: anything between the two bounds is as
+  /// likely.
+  double error_of_sharing() const {
+    double unknown = 0, compute = 0;
+    program().roles[0].ops.each_distinct([&](const Op& op, int64_t runs) {
+      if (!launched(op)) return;
+      const double times = static_cast<double>(runs) / op.every;
+      for (const Kernel& k : program().tasks[op.what].kernels) {
+        unknown += machine_->seconds_unknown(k, active(), step_) * times;
+        compute += machine_->seconds(k, active(), step_) * times;
+      }
+    });
+    return compute > 0 ? unknown / compute / std::sqrt(3.0) : 0;
+  }
+
   double threads() const { return static_cast<double>(std::max<int64_t>(1, input().job.loading.workers)); }
   /// Seconds of all launches of an update on a host beside GPUs, whose kernels the others are.
   double host_update(const Kernel& k) const {
@@ -211,7 +231,7 @@ class MachineCosts : public Costs {
   KernelTime kernel_time(const Kernel& kernel) const {
     double distance = 0;
     const double seconds = machine_->seconds(kernel, active(), step_, &distance);
-    return {seconds * compute_scale(), std::min(distance, KernelNeighbours::kFar)};
+    return {seconds * compute_scale(), distance};
   }
 
   /// The machine may emulate several nodes itself.
@@ -231,8 +251,20 @@ class MachineCosts : public Costs {
     return t;
   }
 
-  /// Threads that share memory: a push is applied where it lies, a reply is copied by the one who applies
-  /// what opens the gate, before the next one may (exec/comm/store.h): merge() holds one for each push.
+  /// In the memory of a host whose devices have their own.
+  bool beside_gpus(const Store& store) const { return machine_->apart() && !on_device(store.role); }
+  double copied_in(const Store& store, Bytes bytes) const {
+    return machine_->copy(static_cast<double>(bytes.n),
+                          on_device(store.role) ? CopyWay::device : CopyWay::memory);
+  }
+  /// Two vectors are read and one of them is written. On a host as an update that moves as much: a processor
+  /// that copies first reads the lines that it writes, too, so that a copy takes about as long.
+  double added_in(const Store& store, Bytes bytes) const {
+    return beside_gpus(store) ? machine_->host_update(3 * static_cast<double>(bytes.n))
+                              : 1.5 * copied_in(store, bytes);
+  }
+
+  /// Threads that share memory: a push is applied where it lies.
   Transfer in_memory(const Channel& c, Bytes bytes, bool same) const {
     const bool from = on_device(c.from_role), to = on_device(c.to_role);
     double seconds = wakes(c) * wake();

@@ -19,6 +19,12 @@ constexpr std::array<std::string_view, KernelCurve::kEfforts> kEffortNames{
     "seconds_per_result",   "seconds_per_left",         "seconds_per_right",
     "seconds_per_odd_flop", "seconds_per_grouped_flop", "seconds_per_grouped_byte"};
 
+/// Of the rate that dense products of a group's sizes reach, grouped convolutions reach this part. Of the
+/// bandwidth that elementwise kernels reach, depthwise ones: Hopper's figures in calibration/profiles/
+/// stock.json, `grouped` and, by pass, `depthwise` over `elementwise`, in fp32; others are within a tenth.
+constexpr double kGroupedRate = 0.38;
+constexpr std::array<double, 3> kDepthwiseRate{0.33, 0.21, 0.16};
+
 /// How far from all others a kernel lies that is made in another's launch.
 constexpr double kFused = 2 * KernelNeighbours::kFar;
 
@@ -38,6 +44,10 @@ std::array<int64_t, 2> rows_of(const Kernel& k) {
                                           : std::array{k.shape[2], k.shape[3]};
 }
 
+bool is_grouped(const Kernel& k) {
+  return k.kind == KernelKind::conv && k.shape.size() == 23 && ConvShape::unpack(k.shape).groups > 1;
+}
+
 /// On a GPU.
 std::vector<double> position_of(const Kernel& k, const Product& p) {
   std::vector<double> at{0.5 * log_of(number(k.flops.n)), 0.5 * log_of(moved_by(k))};
@@ -54,12 +64,12 @@ std::vector<double> position_of(const Kernel& k, const Product& p) {
 
 }  // namespace
 
-KernelCurve::Efforts KernelCurve::efforts(const Kernel& k, bool products) {
+KernelCurve::Efforts KernelCurve::efforts(const Kernel& k, bool products, bool as_dense) {
   Efforts e{};
   const double flops = number(k.flops.n);
   e[launch] = 1;
   const auto p = products ? product_of(k) : std::nullopt;
-  const bool grouped = p && k.kind == KernelKind::conv && p->groups > 1;
+  const bool grouped = p && !as_dense && is_grouped(k);
   e[grouped ? grouped_flop : flop] = flops;
   e[grouped ? grouped_byte : byte] = moved_by(k);
   if (!p || grouped) return e;
@@ -71,8 +81,8 @@ KernelCurve::Efforts KernelCurve::efforts(const Kernel& k, bool products) {
   return e;
 }
 
-double KernelCurve::seconds(const Kernel& k) const {
-  const Efforts e = efforts(k, products);
+double KernelCurve::seconds(const Kernel& k, bool as_dense) const {
+  const Efforts e = efforts(k, products, as_dense);
   return std::max(1e-8, std::inner_product(e.begin(), e.end(), per.begin(), 0.0));
 }
 
@@ -142,11 +152,24 @@ KernelNeighbours::KernelNeighbours(std::vector<KernelSample> samples, std::vecto
   }
 }
 
+/// Beyond its start as a dense one of a group's sizes would take, or as what streams as many bytes does.
+double KernelNeighbours::seconds_in_groups(const Kernel& k) const {
+  const KernelCurve& curve = curves_[group(k)];
+  const double start = curve.per[KernelCurve::launch];
+  const ConvShape s = ConvShape::unpack(k.shape);
+  if (s.groups < s.in_channels) return start + (curve.seconds(k, true) - start) / kGroupedRate;
+  const KernelCurve& elementwise = curves_[group({.kind = KernelKind::elementwise})];
+  return start + elementwise.per[KernelCurve::byte] * moved_by(k) /
+                     kDepthwiseRate.at(static_cast<std::size_t>(k.pass));
+}
+
 double KernelNeighbours::seconds(const Kernel& k, Bytes step, double* distance,
                                  std::optional<uint32_t> without) const {
   std::vector<double> at = position(k, step, apart_);
   if (apart_ && k.fused && !marks_) at.back() = 0;
-  double weights = 0, sum = 0, nearest = 1e9;
+  const bool grouped = apart_ && is_grouped(k);
+  bool known = !grouped;
+  double weights = 0, sum = 0, nearest = kFar;
   for (const std::size_t i : members_[group(k)]) {
     if (without && samples_[i].source == *without) continue;
     if (positions_[i].size() != at.size()) continue;
@@ -154,11 +177,13 @@ double KernelNeighbours::seconds(const Kernel& k, Bytes step, double* distance,
     for (std::size_t d = 0; d < at.size(); ++d)
       square += (at[d] - positions_[i][d]) * (at[d] - positions_[i][d]);
     nearest = std::min(nearest, std::sqrt(square));
+    known = known || is_grouped(samples_[i].kernel);
     const double w = 1 / ((square + 1e-3) * (square + 1e-3));
     weights += w;
     sum += w * residuals_[i];
   }
-  if (distance != nullptr) *distance = nearest;
+  if (distance != nullptr) *distance = known ? nearest : kUnlike;
+  if (!known) return seconds_in_groups(k) * number(k.repeat);
   // Far from everything measured the curve alone speaks.
   constexpr double kCurve = 1.0 / (16 * 16);
   return curves_[group(k)].seconds(k) * std::exp(sum / (weights + kCurve)) * number(k.repeat);

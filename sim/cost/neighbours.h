@@ -49,8 +49,9 @@ struct KernelCurve {
   bool products = false;  ///< of a GPU's products: else launch, flop and byte alone
   double spread = 0;      ///< standard deviation of log(measured / curve)
   int64_t samples = 0;
-  double seconds(const Kernel& kernel) const;
-  static Efforts efforts(const Kernel& kernel, bool products);
+  /// `as_dense`: a grouped convolution as its groups' products would take if they were any others.
+  double seconds(const Kernel& kernel, bool as_dense = false) const;
+  static Efforts efforts(const Kernel& kernel, bool products, bool as_dense = false);
   /// The members of a profile's curve, but for its kind and pass. Throws InputError.
   static KernelCurve from_json(const Json& json);
   void to_json(JsonWriter& out) const;
@@ -70,10 +71,14 @@ class KernelNeighbours {
  public:
   /// Distance to the nearest measured kernel (in factors of two) from which it tells no more than the curve.
   static constexpr double kFar = 4;
+  /// In the place of a distance, of a grouped convolution on a GPU where none was measured: libraries take
+  /// other ways for these. Set on those of ResNeXt-50 on an H200 in fp32, where cuDNN's take 2.5 times as
+  /// long as is said here, and tf32: with that profile's 0.07 a distance it is a factor of two.
+  static constexpr double kUnlike = 10;
   /// `apart`: measured on a device with memory of its own, a GPU.
   KernelNeighbours(std::vector<KernelSample> samples, std::vector<KernelCurve> curves, bool apart = false);
   /// All `repeat` launches in a step that moves `step`. `distance`, when given, receives that of the nearest
-  /// sample.
+  /// sample, at most kFar, or kUnlike.
   double seconds(const Kernel& kernel, Bytes step, double* distance = nullptr,
                  std::optional<uint32_t> without = {}) const;
   const std::vector<KernelSample>& samples() const { return samples_; }
@@ -83,6 +88,8 @@ class KernelNeighbours {
   }
 
  private:
+  double seconds_in_groups(const Kernel& kernel) const;
+
   std::vector<KernelSample> samples_;
   std::vector<KernelCurve> curves_;  ///< [kind x passes + pass]
   bool apart_;

@@ -156,7 +156,7 @@ class StockCosts : public Costs {
   KernelTime kernel(const Kernel& kernel, VertexId at) override {
     double distance = 0;
     const double seconds = kernel_seconds(kernel, at, &distance);
-    return {seconds * compute_scale(), std::min(distance, KernelNeighbours::kFar)};
+    return {seconds * compute_scale(), distance};
   }
   CostError error(VertexId at, double distance) override {
     return {measured(at) ? measured_->error(distance) : kernel_cost(at).relative_error(), {}};

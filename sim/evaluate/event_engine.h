@@ -48,6 +48,7 @@ class EventEngine {
     uint32_t current = 0;                  ///< message served
     uint32_t head = UINT32_MAX, tail = 0;  ///< messages that are ready for it, in order
     bool busy = false, drops = false;      ///< `drops`: the gradient served is late and ignored
+    bool answers = false;                  ///< who passes its gate now is answered before anybody else
   };
   /// What servers take of the device on which a repeating instance computes.
   struct TakenDevice {
@@ -91,6 +92,7 @@ class EventEngine {
     int64_t delay = 0;     ///< from when it has left its sender; -1: it has
     Way way;               ///< a reply has its request's
     bool merging = false;  ///< in a store without a lock
+    uint32_t thread = 0;   ///< of a message that a server answers: the worker whose thread copies the answer
   };
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint64_t kWake = UINT64_MAX;
@@ -159,8 +161,12 @@ class EventEngine {
   void take_device(uint32_t r, uint32_t instance, int64_t time);
   bool pays_back(uint32_t lane_id);
   void record_service(const Message& m, uint32_t r, int64_t start);
+  bool copies_answers(uint32_t store, const Message& m) const;
+  bool takes_snapshot(const Message& m, const Op& op) const;
+  void await_service(uint32_t global, uint32_t slot);
   void begin_service(uint32_t global, uint32_t slot);
   void service_ended(uint32_t global);
+  void free_server(uint32_t global);
   bool merges_beside(const Op& op) const {
     return op.kind == OpKind::apply && !program_.stores[op.what].locked;
   }
@@ -169,7 +175,7 @@ class EventEngine {
   void leave_stores(uint32_t worker);
   bool pushes(uint32_t channel) const;
   void pass_gates(Message by);
-  void reply(uint32_t slot, uint32_t r, uint32_t op);
+  void reply(uint32_t slot, uint32_t r, uint32_t op, int64_t start);
   uint32_t new_message();
 
   const Plan& plan_;
@@ -216,6 +222,7 @@ class EventEngine {
   std::vector<Server> servers_;               ///< [global instance], unused for repeating ones
   std::vector<Message> messages_;
   std::vector<uint32_t> free_messages_, released_, in_turn_;
+  std::vector<uint32_t> answered_;   ///< messages, in the order in which a server's gate let them pass
   std::vector<uint32_t> unhandled_;  ///< [worker]: its gradients that stores have yet to handle
 };
 

@@ -2,6 +2,7 @@
 // Channels, servers and stores of the event evaluator.
 #include <algorithm>
 #include <bit>
+#include <ranges>
 #include <utility>
 
 #include "sim/evaluate/event_engine.h"
@@ -175,6 +176,7 @@ void EventEngine::arrive(uint32_t slot) {
   const uint32_t to_role = program_.channels[m.channel].to_role;
   if (roles_[to_role].serves) {
     m.way = {m.way.sent, now_, now_, now_, now_, now_, 0, 0};
+    m.thread = m.sender;
     return serve(slot);
   }
   const bool replies = program_.channels[m.channel].address == Address::reply;
@@ -243,6 +245,7 @@ void EventEngine::open_gate(uint32_t parked, const Message& by, uint32_t r) {
   p.way.flown = std::clamp(by.way.arrived, p.way.late, now_);
   p.way.opened = now_;
   p.way.behind = by.sender;
+  p.thread = by.sender;
   ++p.step;
   serve(parked);
 }
@@ -279,7 +282,11 @@ void EventEngine::serve(uint32_t slot) {
   while (messages_[slot].step < info.ops.size()) {
     Message& m = messages_[slot];
     const Op& op = info.ops[m.step];
-    if (op.kind == OpKind::send) return reply(slot, r, m.step);
+    if (op.kind == OpKind::send) {
+      if (!takes_snapshot(m, op)) return reply(slot, r, m.step, now_);
+      const Store& store = program_.stores[static_cast<std::size_t>(store_of_[op.what])];
+      return await_service(roles_[store.role].base + m.receiver, slot);
+    }
     if (op.kind == OpKind::gate) {
       VersionedStore& store = stores_[op.what];
       if (!store.open(m.receiver, m.key, m.sender, m.clock)) {
@@ -297,18 +304,34 @@ void EventEngine::serve(uint32_t slot) {
       return schedule(plan_.messages->apply(op.what, m.key, m.receiver).ps,
                       uint64_t{global} * kLanes << 32 | (slot + 1));
     }
-    Server& server = servers_[global];
-    m.next = kNone;
-    if (server.busy) {
-      leave_core(m.sender);
-      (server.head == kNone ? server.head : messages_[server.tail].next) = slot;
-      server.tail = slot;
-    } else {
-      begin_service(global, slot);
-    }
-    return;
+    return await_service(global, slot);
   }
   free_messages_.push_back(slot);
+}
+
+/// Do answers from the store hold it while they are copied?
+bool EventEngine::copies_answers(uint32_t store, const Message& m) const {
+  return plan_.messages->snapshot(store, m.key, m.receiver).ps > 0;
+}
+
+bool EventEngine::takes_snapshot(const Message& m, const Op& op) const {
+  const int32_t store = store_of_[op.what];
+  return store >= 0 && copies_answers(static_cast<uint32_t>(store), m);
+}
+
+void EventEngine::await_service(uint32_t global, uint32_t slot) {
+  Server& server = servers_[global];
+  Message& m = messages_[slot];
+  m.next = kNone;
+  if (server.answers) {
+    answered_.push_back(slot);
+  } else if (server.busy) {
+    leave_core(m.sender);
+    (server.head == kNone ? server.head : messages_[server.tail].next) = slot;
+    server.tail = slot;
+  } else {
+    begin_service(global, slot);
+  }
 }
 
 void EventEngine::begin_service(uint32_t global, uint32_t slot) {
@@ -323,13 +346,15 @@ void EventEngine::begin_service(uint32_t global, uint32_t slot) {
   if (op.kind == OpKind::apply) {
     server.drops = stores_[op.what].late(m.receiver, m.key, m.sender, m.version);
     if (!server.drops) t = plan_.messages->apply(op.what, m.key, m.receiver);
+  } else if (op.kind == OpKind::send) {
+    t = plan_.messages->snapshot(static_cast<uint32_t>(store_of_[op.what]), m.key, m.receiver);
   } else {
     t = roles_[r].costs->duration[class_of(roles_[r], m.receiver)][m.step];
   }
   // Where a worker is one thread it does this itself, and everybody behind waits until it has its processor.
   if (turns_ && plan_.disturbance.shared.one_thread && roles_[r].count == 1 &&
       program_.channels[m.channel].from_role == 0)
-    return work_in_turn(m.sender, global * kLanes, t.ps);
+    return work_in_turn(m.thread, global * kLanes, t.ps);
   if (roles_[r].costs->on_devices) take_device(r, m.receiver, t.ps);
   schedule(t.ps, uint64_t{global} * kLanes << 32);
 }
@@ -359,18 +384,35 @@ void EventEngine::service_ended(uint32_t global) {
   const Message& m = messages_[slot];
   const uint32_t r = program_.channels[m.channel].to_role;
   const Op& op = roles_[r].ops[m.step];
+  if (op.kind == OpKind::send) {
+    reply(slot, r, m.step, server.start);
+    return free_server(global);
+  }
   record_service(m, r, server.start);
   released_.clear();
   if (op.kind == OpKind::apply) apply(slot, op, server.drops);
-  server.busy = false;
-  if (server.head != kNone) {
-    const uint32_t next = server.head;
-    server.head = messages_[next].next;
-    begin_service(global, next);
-  }
+  server.answers = op.kind == OpKind::apply && copies_answers(op.what, m);
+  if (!server.answers) free_server(global);
   pass_gates(messages_[slot]);  // in the order they came, then this one
   ++messages_[slot].step;
   serve(slot);
+  if (!std::exchange(server.answers, false)) return;
+  for (const uint32_t answer : std::views::reverse(answered_)) {
+    if (server.head == kNone) server.tail = answer;
+    messages_[answer].next = std::exchange(server.head, answer);
+  }
+  answered_.clear();
+  free_server(global);
+}
+
+/// For the next in line.
+void EventEngine::free_server(uint32_t global) {
+  Server& server = servers_[global];
+  server.busy = false;
+  if (server.head == kNone) return;
+  const uint32_t next = server.head;
+  server.head = messages_[next].next;
+  begin_service(global, next);
 }
 
 /// Of a store in which nobody waits for another.
@@ -441,7 +483,8 @@ void EventEngine::apply(uint32_t slot, const Op& op, bool dropped) {
     leave_stores(m.sender);
 }
 
-void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index) {
+/// `start`: of what the server does for it.
+void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index, int64_t start) {
   const uint32_t slot = new_message();
   const Message& served = messages_[request];
   Message& m = messages_[slot];
@@ -451,7 +494,7 @@ void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index) {
   m.receiver = served.sender;
   m.number = served.number;
   m.request = request;
-  m.start = now_;
+  m.start = start;
   m.way = served.way;
   m.way.replied = now_;
   if (store_of_[m.channel] >= 0) {

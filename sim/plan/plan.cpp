@@ -92,6 +92,9 @@ class StretchedMessages : public Plan::Messages {
   Time apply(uint32_t store, uint32_t key, uint32_t shard) override {
     return messages_->apply(store, key, shard);
   }
+  Time snapshot(uint32_t store, uint32_t key, uint32_t shard) override {
+    return messages_->snapshot(store, key, shard);
+  }
 
  private:
   std::shared_ptr<Messages> messages_;

@@ -173,6 +173,8 @@ struct Plan {
     virtual const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) = 0;
     /// Duration of applying one gradient of `key` on shard `shard` of `store`.
     virtual Time apply(uint32_t store, uint32_t key, uint32_t shard) = 0;
+    /// How long a reply of `key` holds the shard before it leaves: the copy of the parameters that travels.
+    virtual Time snapshot(uint32_t /*store*/, uint32_t /*key*/, uint32_t /*shard*/) { return {}; }
   };
   std::shared_ptr<Messages> messages;
   /// Several jobs side by side (sim/bind/side_by_side.h): the first so many roles are the job that is

@@ -94,6 +94,56 @@ TEST(MachinePredictions, PricesTheWayToAStoreInHostMemory) {
     EXPECT_GT(step(2, way, true), there) << name(way);
 }
 
+/// One slow enough to be the limit: nobody waits for a computation, or a copy from or to a GPU.
+TEST(MachinePredictions, AStoreInHostMemoryTakesItsCopiesSumsAndUpdates) {
+  constexpr double kSlow = 1000;
+  const char* model = "mlp:hidden=512,layers=6";
+  Measurements m = made_apart(true);
+  for (MeasuredTransfer& t : m.copy)
+    t.seconds *= t.way == CopyWay::memory || t.way == CopyWay::host_update ? kSlow : 1;
+  const std::string profile = profile_of(m, "slow_host");
+  const double bytes = 4 * static_cast<double>(Graph::load(model).parameter_elements());
+  const auto at = [&](CopyWay way) { return kSlow * bytes / kWays[static_cast<std::size_t>(way)]; };
+  const double copy = at(CopyWay::memory), moves = at(CopyWay::host_update), update = 5 * moves;
+  for (const int64_t workers : {2, 4}) {
+    const auto step = [&](const char* scheme) {
+      return predict({model, scheme, workers}, profile).iteration_median;
+    };
+    const auto n = static_cast<double>(workers);
+    EXPECT_NEAR(
+        step("parameter-server:overlap=off,shards=1") / (n * copy + copy + (n - 1) * 3 * moves + update), 1,
+        0.01)
+        << "answers, the first gradient, those added to it, a step";
+    EXPECT_NEAR(step("parameter-server:mode=async,overlap=off,shards=1") / (n * (update + copy)), 1, 0.01);
+  }
+}
+
+/// Kernels of workers that share a GPU begin in each other's starts, or do not.
+TEST(MachinePredictions, WorkersOfOneGpuTakeBetweenTwoBounds) {
+  const std::string profile = profile_of(made_apart(false), "shared_gpu");
+  const auto gpu = sim::MachineProfile::find(profile, Precision::fp32);
+  Kernel k;
+  k.shape = {1 << 20, 1};
+  const auto shared = [&](int64_t workers) { return gpu->seconds(k, workers, {}); };
+  double part = 1;
+  for (const int64_t elements : {1 << 10, 1 << 16, 1 << 24}) {
+    k.flops.n = elements;
+    k.read.n = k.written.n = 4 * elements;
+    const double alone = shared(2), unknown = gpu->seconds_unknown(k, 6, {});
+    EXPECT_GT(unknown, 0);
+    EXPECT_NEAR((shared(6) + unknown) / (3 * alone), 1, 1e-9) << "one after another";
+    EXPECT_GE(shared(6) - unknown, alone * (1 - 1e-9)) << "as long as the work of all, and one start";
+    EXPECT_LT(unknown / alone, part) << "large kernels fill a GPU";
+    part = unknown / alone;
+    EXPECT_EQ(gpu->seconds_unknown(k, 2, {}), 0) << "a GPU each";
+  }
+  const auto width = [&](int64_t workers) {
+    const Report r = predict({"mlp:hidden=320,layers=2", "allreduce", workers}, profile);
+    return r.interval.high / r.interval.low;
+  };
+  EXPECT_GT(width(4), width(2));
+}
+
 /// What was measured of one GPU says what many such take: kernels as measured, on a GPU each, and between
 /// them the system's links instead of the measured machine's memory.
 TEST(MachinePredictions, MeasuredKernelsOnADescribedSystem) {

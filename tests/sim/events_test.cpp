@@ -247,6 +247,38 @@ TEST(Events, LittlesLawHoldsForGradientsOnTheWay) {
   EXPECT_NEAR(steady_rate(t, 16) * mean, 16, 0.3);
 }
 
+TEST(Events, AnswersAreCopiedOneAfterAnotherBeforeAnythingIsMerged) {
+  ServerSetting s{.workers = 4, .gate = true, .compute = Time{10}, .apply = Time{5}, .snapshot = Time{20}};
+  s.store = {.batch = 4, .quorum = 4};
+  // Merged at 15, 20, 25 and 30, answered at 50, 70, 90 and 110. Who has an answer computes meanwhile, but
+  // waits until all have theirs: merged at 115, 120, 125 and, pushed at 120, 130.
+  const Trace t = run_events(parameter_server(s), {.iterations = 2});
+  EXPECT_EQ(t.iteration_end[0], Time{110});
+  EXPECT_EQ(t.makespan, Time{130 + 4 * 20});
+  EXPECT_EQ(t.staleness.max(), 0);
+  // A push that comes while answers are copied is merged behind them.
+  s.store = {};
+  s.gate = false;
+  const Trace free = run_events(parameter_server(s), {.iterations = 3});
+  EXPECT_EQ(free.makespan, Time{10 + 3 * 4 * (5 + 20)});
+  EXPECT_EQ(free.versions, 12);
+}
+
+TEST(Events, WhoWaitsAtAGateIsAnsweredInTheOrderOfPushes) {
+  ServerSetting s{.workers = 4, .gate = true, .compute = Time{20}, .apply = Time{5}, .snapshot = Time{1}};
+  s.store = {.batch = 4, .quorum = 4};
+  Plan plan = parameter_server(s);
+  plan.disturbance.slow = {{3, 2}};
+  const Trace t = run_events(plan, {.iterations = 2, .kept_iterations = 2, .kept_instances = 4});
+  Time ends[2][4];
+  for (const Span& span : t.spans) {
+    if (span.role == 0 && span.op == 2) ends[span.iteration][span.instance] = span.end;
+  }
+  // Merged at 25, 30, 35 and 45, since worker 3 computes twice as long; then at 71, 76, 81 and 94.
+  for (int64_t w = 0; w < 4; ++w) EXPECT_EQ(ends[0][w], Time{46 + w});
+  for (int64_t w = 0; w < 4; ++w) EXPECT_EQ(ends[1][w], Time{49 + 40 + 5 + 1 + w});
+}
+
 TEST(Events, ReplyIsStampedAtItsStart) {
   // Worker 1's gradient is merged while the reply to worker 0 is under way: the stamp does not see it.
   ServerSetting s{.workers = 2, .compute = Time{10'000}};

@@ -56,6 +56,12 @@ TEST(Machine, InterpolatesByLogarithmsAndExtendsTheEnds) {
   EXPECT_EQ(p.copy(0), 0);
 }
 
+TEST(Machine, BeyondTheLargestSizeCachesHelpNoMore) {
+  const MachineProfile p = profile({{"1000000.0, \"seconds\": 0.0002", "1000000.0, \"seconds\": 0.01"}});
+  EXPECT_NEAR(p.copy(std::sqrt(1e9)), 1e-4, 1e-9) << "steep, as measured";
+  EXPECT_NEAR(p.copy(4e6), 0.04, 1e-9) << "in proportion";
+}
+
 TEST(Machine, SumsOfMoreRanksThanWereMeasuredTakeInProportion) {
   const MachineProfile p = profile();
   EXPECT_EQ(p.all_reduce(1e6, 1), 0);
@@ -136,7 +142,7 @@ TEST(Machine, KernelsCostWhatTheNearestDid) {
   // Far from all of them the curve alone speaks.
   const Kernel far = product(int64_t{1} << 40, 1 << 10, 1 << 10);
   EXPECT_NEAR(p.seconds(far, 1, {}, &distance) / curve(far), 1, 0.01);
-  EXPECT_GT(distance, KernelNeighbours::kFar);
+  EXPECT_EQ(distance, KernelNeighbours::kFar);
 }
 
 /// Logarithms to base 2 of one more than each figure: figures of the form 2^n - 1 give whole numbers.
@@ -262,6 +268,52 @@ TEST(Machine, FusedKernelsCostWhatFusedOnesDid) {
   }
   const auto [plain, taken] = prices(marked, false);
   EXPECT_EQ(plain, taken);
+}
+
+/// Where none was measured on a GPU: by what a group's product is like, or as what streams, and hardly known.
+TEST(Machine, GroupedConvolutionsAreNotPricedByTheirStartAlone) {
+  ConvShape shape;
+  shape.batch = 32;
+  shape.in_channels = shape.out_channels = 128;
+  shape.in = shape.out = {1, 28, 28};
+  shape.kernel = {1, 3, 3};
+  shape.pad = {0, 1, 1};
+  const auto conv = [&](int64_t groups) {
+    shape.groups = groups;
+    Kernel k;
+    k.kind = KernelKind::conv;
+    k.shape = shape.pack();
+    k.flops.n = 2 * shape.macs();
+    k.read.n = 4 * (shape.in_elements() + shape.weight_elements());
+    k.written.n = 4 * shape.out_elements();
+    return k;
+  };
+  const Kernel dense = conv(1), grouped = conv(32), depthwise = conv(128);
+  std::vector<sim::KernelCurve> curves(std::size_t{kKernelKinds} * kPasses);
+  sim::KernelCurve& curve = curves[sim::KernelNeighbours::group(dense)];
+  curve.products = true;
+  curve.per[sim::KernelCurve::launch] = 5e-6;
+  curve.per[sim::KernelCurve::flop] = 2e-14;
+  curve.per[sim::KernelCurve::left] = 5e-13;
+  curves[sim::KernelNeighbours::group({.kind = KernelKind::elementwise})].per[sim::KernelCurve::byte] = 2e-13;
+  const auto price = [&](const Kernel& k, const std::vector<sim::KernelSample>& samples, double* distance) {
+    return sim::KernelNeighbours(samples, curves, true).seconds(k, {}, distance);
+  };
+  const std::vector<sim::KernelSample> one{{dense, 1e-4}};
+  double distance = 0;
+  const auto flops = static_cast<double>(grouped.flops.n);
+  // Four columns in each of the products.
+  EXPECT_NEAR(price(grouped, one, &distance), 5e-6 + (2e-14 * flops + 5e-13 * flops / 4) / 0.38, 1e-9);
+  EXPECT_EQ(distance, sim::KernelNeighbours::kUnlike);
+  const auto moved = static_cast<double>((depthwise.read + depthwise.written).n);
+  EXPECT_NEAR(price(depthwise, one, &distance), 5e-6 + 2e-13 * moved / 0.33, 1e-9);
+  EXPECT_EQ(distance, sim::KernelNeighbours::kUnlike);
+  price(dense, one, &distance);
+  EXPECT_EQ(distance, 0);
+  // Once one was measured, they are priced by those that were.
+  const std::vector<sim::KernelSample> two{{dense, 1e-4}, {grouped, 3e-4}};
+  EXPECT_NEAR(price(grouped, two, &distance), 3e-4, 1e-6);
+  EXPECT_EQ(distance, 0);
 }
 
 TEST(Machine, StepsDifferAsRecorded) {

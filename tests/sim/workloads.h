@@ -30,16 +30,18 @@ inline Transfer ring_transfer(int64_t ranks, double bytes) {
   return t;
 }
 
-/// All messages of a kind take the same time; applying takes `apply_time`.
+/// All messages of a kind take the same time; applying takes `apply_time`, copying an answer `snapshot`.
 class UniformMessages : public Plan::Messages {
  public:
-  UniformMessages(Transfer message, Time apply_time) : message_(std::move(message)), apply_(apply_time) {}
+  UniformMessages(Transfer message, Time apply_time, Time snapshot = {})
+      : message_(std::move(message)), apply_(apply_time), snapshot_(snapshot) {}
   const Transfer& message(uint32_t, uint32_t, uint32_t, uint32_t) override { return message_; }
   Time apply(uint32_t, uint32_t, uint32_t) override { return apply_; }
+  Time snapshot(uint32_t, uint32_t, uint32_t) override { return snapshot_; }
 
  private:
   Transfer message_;
-  Time apply_;
+  Time apply_, snapshot_;
 };
 
 /// Costs of the roles of a ring, whose ops are sends and receipts by turns, each send a `message`.
@@ -189,7 +191,7 @@ struct ServerSetting {
   int32_t workers = 4, shards = 1, keys = 1;
   Store store{};  ///< role is set here
   bool gate = false;
-  Time compute{1'000'000}, apply{};
+  Time compute{1'000'000}, apply{}, snapshot{};
   Transfer message{};  ///< every push and reply
 };
 
@@ -220,7 +222,7 @@ inline Plan parameter_server(const ServerSetting& s) {
     plan.roles.push_back(std::move(costs));
   }
   plan.roles[0].duration[0][0] = s.compute;
-  plan.messages = std::make_shared<UniformMessages>(s.message, s.apply);
+  plan.messages = std::make_shared<UniformMessages>(s.message, s.apply, s.snapshot);
   return plan;
 }
 
