@@ -9,7 +9,7 @@ import tempfile
 SHORT_LIMITS = {"kernels": 40, "again": 165, "shared": 75, "intervals": 150, "pytorch-more": 185, "sanitized": 60}
 # Measured anew. None is a model that check judges.
 GRAPHS = {"resnet34": 32, "wide-resnet50-2": 24, "vgg11": 32, "bert-base": 32, "gpt2:layers=4,hidden=1024,heads=16,sequence=512": 8,
-          "gpt2:layers=3,hidden=1280,heads=20": 2, "mlp:inputs=4096,hidden=4096,layers=3": 256}
+          "gpt2:layers=3,hidden=1280,heads=20": 2, "mlp:inputs=4096,hidden=4096,layers=3": 256, "regnetx-400mf": 32}
 # Tests of kernels that are new, and kinds of them for a sanitizer.
 KERNELS = "*ConformanceOfAttention*"
 SANITIZED = ["OfAttention"]
