@@ -35,7 +35,7 @@ import sys
 import tempfile
 import time
 
-from gpu_visit_figures import executed, figures, summary
+from gpu_visit_figures import figures, summary
 from gpu_visit_short import SHORT_LIMITS, Short
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -385,13 +385,10 @@ class Visit(Short):
         return {f"{model.split(':')[0]} {scheme} offload {' '.join(rest)}": r
                 for (scheme, model, *rest), r in zip(SCHEMES, results)}
 
-    def train(self, stage, precisions, again=True):
-        """Not `again`: not what an earlier stage has executed."""
-        out, done = {}, {(r["model"], r["batch"], r["precision"]) for r in executed(self.results["stages"]) if not again}
+    def train(self, stage, precisions):
+        out = {}
         for precision in precisions:
             for model, batch in self.models.items():
-                if (model, batch, precision) in done:
-                    continue
                 out[f"{model} {precision}"] = self.tandem(
                     ["run", "--backend", "cuda", "--model", model, "--batch", batch, "--devices", 1, "--iterations",
                      self.iterations, "--precision", precision, "--format", "json"], 60)

@@ -196,7 +196,7 @@ class ShortCall(unittest.TestCase):
     def test_each_stage_leaves_its_files(self):
         v = self.visit()
         self.choices.write_text("a choice")
-        v.stage("beside", lambda: {"a": trained("a", 8, "bf16", 80)})
+        v.stage("again", lambda: {"a": trained("a", 8, "bf16", 80)})
         self.assertEqual({f.name for f in self.out.iterdir()} - {"clocks.csv"}, {"visit.json", "summary.txt", "log.txt", "choices.txt"})
         self.assertEqual(json.loads((self.out / "visit.json").read_text())["tandem"][0]["model"], "a")
         self.assertIn("80.0 samples/s", (self.out / "summary.txt").read_text())
@@ -212,13 +212,19 @@ class ShortCall(unittest.TestCase):
             self.visit()
             self.assertEqual(self.choices.read_text(), "packed, and found")
 
-    def test_what_was_executed_is_not_trained_again(self):
+    def test_models_are_judged_by_the_profile_that_was_just_measured(self):
         v = self.visit("a=8;b=4")
-        v.save("intervals", {"check tf32": {"result": {"precision": "tf32", "cases": [checked("a", 8, 5)]}}})
         asked = []
-        v.tandem = lambda words, limit: asked.append((words[4], words[words.index("--precision") + 1])) or {"exit": 0}
-        v.beside()
-        self.assertEqual(asked, [("a", "fp32"), ("b", "fp32"), ("b", "tf32"), ("a", "fp16"), ("b", "fp16")])
+        v.measured_profile = lambda precisions, limit, **env: asked.append(precisions) or {}
+        v.check = lambda precision, profile, limit, **env: asked.append((precision, profile)) or {"exit": 0}
+        self.assertEqual(list(v.again()), ["check fp32"])
+        v.shared()
+        self.assertEqual(asked, ["fp32,bf16", ("fp32", self.out / "profile.json"), ("bf16", self.out / "profile.json")])
+
+    def test_pytorch_trains_each_model_graphed_before_eager(self):
+        v = self.visit("a=8;b=4")
+        v.torch = lambda words, limit: words
+        self.assertEqual(v.pytorch_more(), ["train", "a:8:fp32:graphed", "a:8:fp32:eager", "b:4:fp32:graphed", "b:4:fp32:eager"])
 
     def test_programs_find_other_lists(self):
         v = self.visit("a=8;b=4")
@@ -229,30 +235,12 @@ class ShortCall(unittest.TestCase):
         for file in ["models/zoo/lenet5.json", "calibration/profiles/h200.json", "calibration/suite/suite.json"]:
             self.assertTrue((data / file).is_file(), file)
 
-    def test_a_job_that_fails_leaves_the_others(self):
-        v = self.visit("a=8")
-        v.schemes = lambda: {"one": {"exit": 0}}
-        v.torch = lambda words, limit: {"exit": 0, "a bf16 compiled": {"samples_per_second": 3}}
-        v.sharded = lambda words, limit: {"exit": 0, "tests": 1}
-        v.sanitizer = lambda kinds, checks: {}["missing"]
-        out = v.together()
-        self.assertEqual(out["schemes"], {"one": {"exit": 0}})
-        self.assertEqual(out["kernels"], {"exit": 0, "tests": 1})
-        self.assertEqual(out["compiling a"], {"exit": 0})  # not the rate, which others disturbed
-        self.assertIn("KeyError", out["pools"]["problem"])
-        self.assertEqual(v.compiled(), {"exit": 0, "a bf16 compiled": {"samples_per_second": 3}})
-
-    def test_a_compilation_that_fails_is_a_problem(self):
-        v = self.visit("a=8")
-        v.torch = lambda words, limit: {"exit": 0, "a bf16 compiled": {"problem": "no room"}}
-        self.assertEqual(v.compiling("a", 8), {"exit": 0, "problem": "no room"})
-
     def test_results_that_no_figures_are_made_of_are_kept(self):
         v = self.visit()
-        v.stage("beside", lambda: {"a": {"result": {"reports": [{"samples_per_second": 1}]}}})
+        v.stage("again", lambda: {"a": {"result": {"reports": [{"samples_per_second": 1}]}}})
         v.stage("shared", lambda: {"exit": 0})
         kept = json.loads((self.out / "visit.json").read_text())
-        self.assertEqual(list(kept["stages"]), ["beside", "shared"])
+        self.assertEqual(list(kept["stages"]), ["again", "shared"])
         self.assertIn("KeyError", kept["problem"])
         self.assertIn("KeyError", (self.out / "summary.txt").read_text())
 
