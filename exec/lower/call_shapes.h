@@ -143,6 +143,13 @@ struct AttentionShape {
     return (down == across - 1 && (i / grid >= edge) != (j / grid >= edge)) ||
            (b % across == across - 1 && (i % grid >= edge) != (j % grid >= edge));
   }
+  /// Do heads have so many elements or multiples of them, and begin and follow each other in such steps?
+  constexpr bool in_steps_of(int64_t n) const {
+    for (const int64_t x : {size, q_row, kv_row, q_offset, k_offset, v_offset}) {
+      if (x % n != 0) return false;
+    }
+    return true;
+  }
   /// Of query `i` among the keys.
   constexpr int64_t position(int64_t i) const { return i + (causal && key > query ? key - query : 0); }
   /// Keys that query `i` sees end there: the last query sees all. They begin at unseen().

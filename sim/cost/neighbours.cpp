@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, KernelCurve::kEfforts> kEffortNames{
 
 /// Of the rate that dense products of a group's sizes reach, grouped convolutions reach this part. Of the
 /// bandwidth that elementwise kernels reach, depthwise ones: Hopper's figures in calibration/profiles/
-/// stock.json, `grouped` and, by pass, `depthwise` over `elementwise`, in fp32; others are within a tenth.
+/// stock.json, `grouped` and, by pass, `depthwise` over `elementwise`, in fp32.
 constexpr double kGroupedRate = 0.38;
 constexpr std::array<double, 3> kDepthwiseRate{0.33, 0.21, 0.16};
 

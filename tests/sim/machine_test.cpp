@@ -300,6 +300,10 @@ TEST(Machine, GroupedConvolutionsAreNotPricedByTheirStartAlone) {
     return sim::KernelNeighbours(samples, curves, true).seconds(k, {}, distance);
   };
   const std::vector<sim::KernelSample> one{{dense, 1e-4}};
+  const Json stock = Json::load(TANDEM_ROOT "/calibration/profiles/stock.json");
+  const Json hopper = stock.at("architectures").at("hopper");
+  EXPECT_NEAR(hopper.at("fp32").at("grouped").as_real(), 0.38, 0.005)
+      << "what the rate of groups is taken from";
   double distance = 0;
   const auto flops = static_cast<double>(grouped.flops.n);
   // Four columns in each of the products.

@@ -14,9 +14,7 @@ namespace tandem::exec::cuda {
 
 namespace {
 
-/// Below all scores, and so far below that it weighs nothing beside any.
-constexpr float kLowest = -1e30F, kUnseen = -3e38F;
-constexpr float kLog2E = 1.44269504F;
+constexpr float kUnseen = -3e38F;  ///< weighs nothing beside kLowest
 /// Threads of a block. Of a tile's rows a thread has every kDown-th, of what these are multiplied with every
 /// kAcross-th.
 constexpr int kDown = 4, kAcross = 16, kBlock = kDown * kAcross;
@@ -174,6 +172,7 @@ template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kBlock, kBlocks<D>)
     attention_kernel(AttentionShape a, Bias bias, bool wide, T* out, const T* q, const T* k, const T* v,
                      float* log_sums) {
+  static_assert(R <= kBlock && K <= kMostTileRows);
   __shared__ __align__(16) Tile<R, D> queries;
   __shared__ __align__(16) Tile<K, D> keys;  // then the values
   __shared__ __align__(16) Tile<R, K> p;
@@ -246,20 +245,6 @@ __global__ void inner_kernel(AttentionShape a, int64_t count, float* inner, cons
     dot += load(out + at + d) * load(dout + at + d);
   for (int d = kWarp / 2; d > 0; d /= 2) dot += __shfl_xor_sync(0xffffffffU, dot, d);
   if (threadIdx.x % kWarp == 0) inner[a.row(b, h) + i % a.query] = dot;
-}
-
-/// What the backward pass knows of a query: its log sum, dout . out, and the keys of a tile that it sees.
-struct Query {
-  float log_sum, inner;
-  Seen seen;
-  __device__ float probability(int key, float score) const {
-    return seen.has(key) ? exp2f(kLog2E * (score - log_sum)) : 0;
-  }
-};
-__device__ Query query_of(const AttentionShape& a, int64_t b, int64_t h, int64_t i, int64_t begin,
-                          const float* log_sums, const float* inner) {
-  if (i >= a.query) return {0, 0, {0, 0}};
-  return {log_sums[a.row(b, h) + i], inner[a.row(b, h) + i], seen_by(a, i, begin)};
 }
 
 /// dq = scale dS k. Grid as forward.
@@ -466,12 +451,9 @@ Bias bias_of(const AttentionShape& a, const Launch& l, std::size_t operand) {
   return {a, a.buckets > 0 ? l.operands[operand] : nullptr};
 }
 
-/// Whether all heads begin where four elements may be read at once.
+/// Whether four elements of a head may be read at once.
 bool wide(const AttentionShape& a, const Launch& l, std::size_t begin, std::size_t end) {
-  for (const int64_t n : {a.size, a.q_row, a.kv_row, a.q_offset, a.k_offset, a.v_offset}) {
-    if (n % 4 != 0) return false;
-  }
-  return std::all_of(l.operands + begin, l.operands + end, wide_aligned);
+  return a.in_steps_of(4) && std::all_of(l.operands + begin, l.operands + end, wide_aligned);
 }
 
 template <int D, int R, int K, typename T>

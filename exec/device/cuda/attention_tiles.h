@@ -29,6 +29,10 @@ __device__ int64_t first_query(const AttentionShape& a, int64_t tile) {
   return (a.causal ? (a.query - 1) / R - tile : tile) * R;
 }
 
+/// Powers of 2 take half of expf's instructions.
+constexpr float kLog2E = 1.44269504F;
+constexpr float kLowest = -1e30F;  ///< below all scores
+
 /// Keys of a tile that a query sees, counted from the tile's first.
 constexpr int kMostTileRows = 64;
 struct Seen {
@@ -40,6 +44,20 @@ __device__ inline int within_tile(int64_t n) {
 }
 __device__ inline Seen seen_by(const AttentionShape& a, int64_t query, int64_t begin) {
   return {within_tile(a.unseen(query) - begin), within_tile(a.seen(query) - begin)};
+}
+
+/// What the backward pass knows of a query: its log sum, dout . out, and the keys of a tile that it sees.
+struct Query {
+  float log_sum, inner;
+  Seen seen;
+  __device__ float probability(int key, float score) const {
+    return seen.has(key) ? exp2f(kLog2E * (score - log_sum)) : 0;
+  }
+};
+__device__ inline Query query_of(const AttentionShape& a, int64_t b, int64_t h, int64_t i, int64_t begin,
+                                 const float* log_sums, const float* inner) {
+  if (i >= a.query) return {0, 0, {0, 0}};
+  return {log_sums[a.row(b, h) + i], inner[a.row(b, h) + i], seen_by(a, i, begin)};
 }
 
 /// Over so many neighbouring lanes, which hold one row.

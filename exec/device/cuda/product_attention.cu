@@ -9,6 +9,7 @@
 // tensor cores and are launches more than anything else. Which way is faster is tried (cublas_attention.cpp).
 #include <vector>
 
+#include "exec/device/cuda/attention_tiles.h"
 #include "exec/device/cuda/product_attention.h"
 #include "exec/device/cuda/storage.h"
 
@@ -20,7 +21,7 @@ constexpr int64_t kLeastRows = 256;  ///< of a slice of queries, so that keys ar
 constexpr int64_t kRowStep = 64;     ///< slices begin at multiples
 constexpr int64_t kMostHeads = 32768;
 constexpr int kFour = kWide<float>;  ///< elements in 16 bytes
-constexpr float kLog2E = 1.44269504F, kLn2 = 0.693147181F;
+constexpr float kLn2 = 0.693147181F;
 
 int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 int64_t parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
@@ -78,8 +79,8 @@ __global__ void pack_kernel(Copy c, float* packed) {
 __global__ void probabilities_kernel(Slice s, float* scores, float* log_sums) {
   const int64_t n = s.seen(), step = kFour * blockDim.x;
   float* const row = scores + s.row() * s.columns;
-  const float factor = s.a.scale * kLog2E;  // powers of 2 take half of expf's instructions
-  float most = -1e30F, part[1] = {0};
+  const float factor = s.a.scale * kLog2E;
+  float most = kLowest, part[1] = {0};
   for (int64_t c = kFour * threadIdx.x; c < n; c += step) {
     const Pack<float> v = *reinterpret_cast<const Pack<float>*>(row + c);
     float larger = most, added = 0;
@@ -149,9 +150,8 @@ struct Cut {
         size(up(a.size, kFour)),
         keys(up(a.key, kFour)) {
     const int64_t budget = bytes / static_cast<int64_t>(sizeof(float)), of_row = matrices() * keys;
-    direct = members == 1 && 4 * a.kv_heads * a.query * of_row >= budget;
-    for (const int64_t n : {a.size, a.key, a.q_row, a.kv_row, a.q_offset, a.k_offset, a.v_offset})
-      direct = direct && n % kFour == 0;
+    direct = members == 1 && 4 * a.kv_heads * a.query * of_row >= budget && a.key % kFour == 0 &&
+             a.in_steps_of(kFour);
     // Copies may be of any heads, so that there are enough of them for narrow slices of queries.
     int64_t most = budget / (of_row * members * (direct ? a.kv_heads : 1));
     if (!direct && a.causal) most = std::min(most, a.query / 4);

@@ -21,7 +21,6 @@ constexpr int kStep = 8;            ///< columns of an operand that one instruct
 constexpr int kPitch = kWidth + 4;  ///< rows begin in different banks
 constexpr int kKeys = 64,
               kOther = 32;  ///< rows in shared memory at a time: forward; backward, which has two sums
-constexpr float kLog2E = 1.44269504F, kLowest = -1e30F;
 
 /// Left operands of 16 rows, sums of 16 rows and N columns.
 using Left = uint32_t[kWidth / kStep][4];
@@ -228,20 +227,10 @@ __global__ void __launch_bounds__(kBlock) forward_kernel(AttentionShape a, float
              {1 / sum[0], 1 / sum[1]});
 }
 
-/// What the backward pass knows of a query: its log sum, times log2(e), dout . out, and the keys it sees.
-struct Query {
-  float shift, inner;
-  Seen seen;
-  /// Of a score and of dout v^T: the probability and the gradient of the score.
-  __device__ void score(int key, float& s, float& d) const {
-    s = seen.has(key) ? exp2f(kLog2E * s - shift) : 0;
-    d = s * (d - inner);
-  }
-};
-__device__ Query query_of(const AttentionShape& a, int64_t b, int64_t h, int64_t i, int64_t begin,
-                          const float* log_sums, const float* inner) {
-  if (i >= a.query) return {0, 0, {0, 0}};
-  return {kLog2E * log_sums[a.row(b, h) + i], inner[a.row(b, h) + i], seen_by(a, i, begin)};
+/// Of a score and of dout v^T: the probability and the gradient of the score.
+__device__ void score_gradient(const Query& query, int key, float& s, float& d) {
+  s = query.probability(key, s);
+  d = s * (d - query.inner);
 }
 
 /// dq = scale dS k.
@@ -270,7 +259,8 @@ __global__ void __launch_bounds__(kBlock)
       const Query query = query_of(a, b, h, at.first + warp_row() + row_of(2 * i), begin, log_sums, inner);
 #pragma unroll
       for (int n = 0; n < kOther / kStep; ++n) {
-        for (int c = 2 * i; c < 2 * i + 2; ++c) query.score(n * kStep + column_of(c), s[n][c], d[n][c]);
+        for (int c = 2 * i; c < 2 * i + 2; ++c)
+          score_gradient(query, n * kStep + column_of(c), s[n][c], d[n][c]);
       }
     }
     weigh<kOther>(acc, d, keys);
@@ -309,7 +299,7 @@ __global__ void __launch_bounds__(kBlock)
       for (int n = 0; n < kOther / kStep; ++n) {
 #pragma unroll
         for (int c = 0; c < 4; ++c)
-          known[n * kStep + column_of(c)].score(warp_row() + row_of(c), s[n][c], d[n][c]);
+          score_gradient(known[n * kStep + column_of(c)], warp_row() + row_of(c), s[n][c], d[n][c]);
       }
       weigh<kOther>(to_v, s, douts);
       weigh<kOther>(to_k, d, queries);
@@ -335,10 +325,8 @@ void run_backward(const AttentionShape& a, const Launch& l) {
 }  // namespace
 
 bool fits_tensor_cores(const AttentionShape& a) {
-  for (const int64_t n : {a.size, a.q_row, a.kv_row, a.q_offset, a.k_offset, a.v_offset}) {
-    if (n % kWide<float> != 0) return false;
-  }
-  return a.size <= kMostOnTensorCores && a.buckets == 0 && a.heads % a.kv_heads == 0;
+  return a.in_steps_of(kWide<float>) && a.size <= kMostOnTensorCores && a.buckets == 0 &&
+         a.heads % a.kv_heads == 0;
 }
 
 Prepared attention_on_tensor_cores(const Call& call) {
