@@ -8,7 +8,7 @@ install(TARGETS tandem RUNTIME)
 if(TARGET tandem_cuda)  # where it was built; the program looks for it there (exec/device/backends/cuda.cpp)
   install(PROGRAMS $<TARGET_FILE:tandem_cuda> DESTINATION lib/tandem OPTIONAL)
 endif()
-foreach(folder models/zoo models/families topologies/systems topologies/devices topologies/import schemes/presets
+foreach(folder models/zoo models/families models/hf models/hf/types topologies/systems topologies/devices topologies/import schemes/presets
     schemes/recipes calibration/profiles calibration/data calibration/suite exec/data plots)
   install(DIRECTORY ${folder}/ DESTINATION ${data}/${folder}
     FILES_MATCHING PATTERN *.json PATTERN *.csv PATTERN *.gp)

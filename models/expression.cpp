@@ -38,8 +38,8 @@ constexpr int kDeepest = 32;
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Recursive descent: sum = product {(+|-) product}; product = factor {(*|/) factor};
-/// factor = -factor | number | name | ( sum ).
+/// Recursive descent: all = sum [(<|==) sum]; sum = product {(+|-) product};
+/// product = factor {(*|/|%) factor}; factor = -factor | number | name | ( all ).
 class Parser {
  public:
   Parser(std::string_view text, const Variables& variables, const Place& place)
@@ -48,7 +48,7 @@ class Parser {
   int64_t run() {
     if (text_.size() > kLongest) fail(fmt::format("is longer than {} characters", kLongest));
     at_ = 1;
-    const int64_t value = sum();
+    const int64_t value = all();
     if (at_ < text_.size()) fail(fmt::format("has an unexpected '{}'", printable(text_.substr(at_, 1))));
     return value;
   }
@@ -60,6 +60,17 @@ class Parser {
   char next() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  int64_t all() {
+    const int64_t left = sum();
+    const char c = next();
+    if (c == '<') {
+      ++at_;
+      return left < sum() ? 1 : 0;
+    }
+    if (c != '=' || text_.substr(at_, 2) != "==") return left;
+    at_ += 2;
+    return left == sum() ? 1 : 0;
   }
   int64_t sum() {
     if (++depth_ > kDeepest) fail(fmt::format("is nested deeper than {} levels", kDeepest));
@@ -76,13 +87,16 @@ class Parser {
   }
   int64_t product() {
     int64_t value = factor();
-    for (char c = next(); c == '*' || c == '/'; c = next()) {
+    for (char c = next(); c == '*' || c == '/' || c == '%'; c = next()) {
       ++at_;
       const int64_t right = factor();
       if (c == '*') {
         if (__builtin_mul_overflow(value, right, &value)) fail("overflows 64 bits");
-      } else {
+      } else if (c == '/') {
         value = quotient(value, right);
+      } else {
+        if (right < 1 || value < 0) fail(fmt::format("takes the rest of {} by {}", value, right));
+        value %= right;
       }
     }
     return value;
@@ -108,7 +122,7 @@ class Parser {
     }
     if (c == '(') {
       ++at_;
-      const int64_t value = sum();
+      const int64_t value = all();
       if (next() != ')') fail("lacks a ')'");
       ++at_;
       return value;

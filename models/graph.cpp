@@ -239,9 +239,17 @@ Graph::~Graph() = default;
 Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
 
+namespace {
+
+Json load_model(const std::string& path) {
+  return Json::parse(without_infinity(read_file(path)), path == "-" ? "stdin" : path);
+}
+
+}  // namespace
+
 Graph Graph::load(const std::string& name_or_file, const Place& place) {
   const Selection selection = parse_selection(name_or_file, place);
-  Json document = Json::load(find_data("models/zoo", "model", selection.name, place));
+  Json document = load_model(find_data("models/zoo", "model", selection.name, place));
   if (is_hf_config(document)) document = model_of_hf_config(document);
   return Graph(std::make_unique<Impl>(read_model(document, selection.settings, place, layers_registry())));
 }

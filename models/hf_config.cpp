@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <set>
 
 #include "models/hf_layers.h"
 
@@ -11,40 +12,43 @@ namespace tandem::models {
 
 namespace {
 
-/// "meta-llama/Llama-2-7b-hf" -> "llama-2-7b-hf"; without a name the architecture's.
-std::string name_of(const Json& config, const HfArchitecture& architecture) {
-  std::string out;
-  std::string text = config.text("_name_or_path", "");
+/// "meta-llama/Llama-2-7b-hf" -> "llama-2-7b-hf"; without a name the type's.
+std::string name_of(const Json& config, const HfType& type) {
+  const Json* given = config.find("_name_or_path");
+  std::string text = given != nullptr && given->is_text() ? given->as_text() : "", out;
   text = text.substr(text.find_last_of('/') + 1);
   for (const char c : text) {
     if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.' || c == '_')
       out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
-  return out.empty() ? std::string(architecture.type) : out;
+  return out.empty() ? type.name : out;
 }
 
-}  // namespace
-
-bool is_hf_config(const Json& document) {
-  return document.is_object() && document.find("layers") == nullptr && document.find("extends") == nullptr &&
-         (document.find("architectures") != nullptr || document.find("model_type") != nullptr);
+/// The row that this one is like; null: none.
+const Json* like(const Json& row) {
+  const Json* of = row.find("like");
+  return of != nullptr ? hf_row(of->as_text()) : nullptr;
 }
 
-std::string hf_config_document(const Json& config) {
-  const HfArchitecture& architecture = hf_architecture_of(config);
-  const HfConfig read(config);
-  const std::string name = name_of(config, architecture),
-                    summary = fmt::format("from a config.json of {}", architecture.name);
-  if (architecture.family != nullptr) {
-    HfFamily family = architecture.family(read);
-    JsonWriter out = {{"name", name}, {"extends", family.name}, {"summary", summary}};
-    out["parameters"] = std::move(family.parameters);
-    return out.dump(2);
+/// A row with "family": that family's document with parameters of its own. They are specs of the row; a type
+/// that is like another may have some of its own.
+JsonWriter family_document(const HfFields& fields, const HfType& type, const std::string& family) {
+  JsonWriter out = {{"extends", family}};
+  out["parameters"] = JsonWriter::object();
+  std::set<std::string> done;
+  for (const Json* row = type.row; row != nullptr; row = like(*row)) {
+    const Json* model = row->find("model");
+    for (std::size_t i = 0; model != nullptr && i < model->members().size(); ++i) {
+      const auto& [key, spec] = model->members()[i];
+      if (done.insert(key).second)
+        out["parameters"][key] = fields.whole(spec, key == "sequence" ? 1 : 0, 1'000'000'000);
+    }
   }
-  HfLayers model = architecture.decoder != nullptr ? hf_layers(architecture.decoder(read))
-                                                   : hf_layers(architecture.encoder_decoder(read));
-  JsonWriter out = {{"name", name}, {"summary", summary}};
-  const int sides = architecture.decoder != nullptr ? 1 : 2;
+  return out;
+}
+
+JsonWriter layers_document(HfLayers model, int sides) {
+  JsonWriter out = JsonWriter::object();
   out["sample"] = {{"unit", "sequences"},
                    {"stored", fmt::format("={}*sequence", 2 * sides)},
                    {"decoded", fmt::format("={}*sequence", 8 * sides)},
@@ -56,6 +60,91 @@ std::string hf_config_document(const Json& config) {
   out["inputs"]["tokens"] = std::move(tokens);
   out["blocks"] = std::move(model.blocks);
   out["layers"] = std::move(model.layers);
+  return out;
+}
+
+/// What of the model is there, where it is not all.
+std::string apart(const HfType& type, bool part) {
+  return fmt::format("{}{}", part ? ": its text part; what sees or hears is left out" : "",
+                     type.headless ? ", which has no output layer" : "");
+}
+
+/// Of a row, or of the row that it is like.
+const Json* of_row(const HfType& type, const char* key) {
+  for (const Json* row = type.row; row != nullptr; row = like(*row)) {
+    if (const Json* value = row->find(key)) return value;
+  }
+  return nullptr;
+}
+
+JsonWriter document_of(const HfFields& fields, const HfType& type) {
+  for (const Json* row = type.row; row != nullptr; row = like(*row)) {
+    if (const Json* only = row->find("only")) fields.only(*only);
+    if (const Json* names = row->find("ignore")) fields.ignore(*names);
+  }
+  if (const Json* family = of_row(type, "family")) {
+    return family_document(fields, type, fields.text(*family));
+  }
+  if (of_row(type, "encoder_decoder") != nullptr)
+    return layers_document(hf_layers(hf_encoder_decoder(fields, type)), 2);
+  return layers_document(hf_layers(hf_decoder(fields, type)), 1);
+}
+
+}  // namespace
+
+std::string without_infinity(std::string_view text) {
+  std::string out;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    const std::string_view rest = text.substr(i);
+    bool replaced = false;
+    for (const std::string_view token : {"-Infinity", "Infinity", "NaN"}) {
+      if (quoted || !rest.starts_with(token)) continue;
+      out += fmt::format("{:{}}", "null", token.size());
+      i += token.size() - 1;
+      replaced = true;
+      break;
+    }
+    if (replaced) continue;
+    out += c;
+    if (quoted && c == '\\' && i + 1 < text.size()) out += text[++i];
+  }
+  return out;
+}
+
+bool is_hf_config(const Json& document) {
+  return document.is_object() && document.find("layers") == nullptr && document.find("extends") == nullptr &&
+         (document.find("architectures") != nullptr || document.find("model_type") != nullptr);
+}
+
+std::string hf_config_document(const Json& config) {
+  const HfType whole = hf_type_of(config);
+  const Json* text = of_row(whole, "text");
+  Json inner = config;
+  HfType type = whole;
+  if (text != nullptr) {
+    const Json* of = config.find("text_config");
+    if (of == nullptr || !of->is_object())
+      config.fail(fmt::format("a \"{}\" without \"text_config\": the text part is not known", whole.name));
+    inner = *of;
+    for (const char* key : {"tie_word_embeddings"}) {
+      if (const Json* value = config.find(key)) inner.set(key, *value);
+    }
+    type = hf_type_named(text->as_text(), *of);
+    type.headless = whole.headless;
+  }
+  const HfFields fields(inner, type);
+  const std::string name = name_of(config, type),
+                    summary =
+                        fmt::format("from a config.json of {}{}", whole.reads, apart(whole, text != nullptr));
+  JsonWriter body = document_of(fields, type);
+  fields.finish();
+  JsonWriter out = {{"name", name}, {"summary", summary}};
+  for (const char* key : {"extends", "sample", "parameters", "inputs", "blocks", "layers"}) {
+    if (!body[key].is_null()) out[key] = std::move(body[key]);
+  }
   return out.dump(2);
 }
 

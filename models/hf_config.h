@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// config.json of Hugging Face Transformers -> a model document (docs/formats/model.md). An architecture
-// is one line of the table in hf_architectures.cpp.
+// config.json of Hugging Face Transformers -> a model document (docs/formats/model.md). A type is
+// a row of models/hf/types.
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 
@@ -15,6 +16,10 @@ bool is_hf_config(const Json& document);
 /// is the config's, at most 8,192 (parameters: "sequence"). Throws InputError that names an unknown
 /// architecture and the known ones, or what of a known one is not understood.
 Json model_of_hf_config(const Json& config);
+
+/// The text with null in place of Infinity, -Infinity and NaN, which Python's JSON writes. What follows a NaN
+/// on its line moves by a column.
+std::string without_infinity(std::string_view text);
 
 /// Text of the same, indented, for a file of one's own.
 std::string hf_config_document(const Json& config);

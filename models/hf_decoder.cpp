@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoder-only transformers as layers of a model file.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "models/hf_layers.h"
 
@@ -24,154 +27,197 @@ JsonWriter hf_from_several(const std::string& type, std::initializer_list<std::s
 
 namespace {
 
+JsonWriter norm_layer(const Decoder& d, const std::string& name) {
+  JsonWriter out = {{"type", d.norm == "rms" ? "rms-norm" : "layer-norm"}, {"name", name}};
+  if (d.norm == "layer-no-bias") out["bias"] = false;
+  if (d.norm == "layer-plain") out["affine"] = false;
+  return out;
+}
+
 /// Layers of one block, in order.
 class Block {
  public:
-  Block(const Decoder& decoder, bool dense, bool windowed)
-      : d_(decoder), dense_(dense), windowed_(windowed) {}
+  Block(const Decoder& decoder, const Decoder::Layer& layer)
+      : d_(decoder), layer_(layer), activation_(hf_activation(decoder.activation, *decoder.config)) {}
   JsonWriter write();
 
  private:
-  using Parallel = Decoder::Parallel;
   void add(JsonWriter layer) { layers_.push_back(std::move(layer)); }
   void norm(const std::string& name, const std::string& from = "");
   void linear(const std::string& name, const std::string& split, const std::string& features, bool bias,
               const std::string& from = "") {
     add(hf_linear(name, split, features, bias, from));
   }
-  void attend();
-  void attend_latent();
+  void activate(const std::string& name) {
+    for (JsonWriter& layer : hf_activation_layers(activation_, name)) add(std::move(layer));
+  }
+  JsonWriter attention(std::initializer_list<std::string> from) const;
+  void attend(const std::string& reads);
+  void attend_latent(const std::string& reads);
+  void experts(const std::string& reads);
   void feed_forward(const std::string& reads);
   void gated(const std::string& prefix, const std::string& features, bool bias, const std::string& reads);
 
   const Decoder& d_;
-  const bool dense_, windowed_;
+  const Decoder::Layer& layer_;
+  const HfActivation activation_;
   JsonWriter layers_ = JsonWriter::array();
 };
 
 void Block::norm(const std::string& name, const std::string& from) {
-  JsonWriter out = {{"type", d_.rms ? "rms-norm" : "layer-norm"}, {"name", name}};
+  JsonWriter out = norm_layer(d_, name);
   if (!from.empty()) out["from"] = from;
-  if (!d_.rms && !d_.norm_bias) out["bias"] = false;
   add(std::move(out));
 }
 
-void Block::attend() {
-  linear("qkv", "columns", "=(heads+2*kv_heads)*head_dim", d_.qkv_bias);
-  JsonWriter attention = {{"type", "attention"},     {"split", "heads"},        {"heads", "=heads"},
-                          {"kv_heads", "=kv_heads"}, {"head_dim", "=head_dim"}, {"fused", "=fused"},
-                          {"causal", true}};
-  if (d_.rotary) attention["rotary"] = true;
-  if (d_.qk_norm) attention["qk_norm"] = true;
-  if (d_.sinks) attention["sinks"] = true;
-  if (windowed_) attention["window"] = d_.window;
-  add(std::move(attention));
+/// Without the sizes that only some have.
+JsonWriter Block::attention(std::initializer_list<std::string> from) const {
+  JsonWriter out = from.size() > 0 ? hf_from_several("attention", from) : JsonWriter{{"type", "attention"}};
+  out["split"] = "heads";
+  for (const char* key : {"heads", "head_dim", "fused"}) out[key] = std::string("=") + key;
+  out["causal"] = true;
+  if (d_.rotary) out["rotary"] = true;
+  if (d_.sinks) out["sinks"] = true;
+  if (layer_.windowed) out["window"] = d_.window;
+  if (!d_.fused) {
+    out["dropout"] = d_.dropout;
+    out["fp32_softmax"] = true;
+  }
+  return out;
+}
+
+void Block::attend(const std::string& reads) {
+  linear("qkv", "columns", "=(heads+2*kv_heads)*head_dim", d_.qkv_bias, reads);
+  JsonWriter out = attention({});
+  out["kv_heads"] = "=kv_heads";
+  constexpr const char* kOver[] = {"", "head", "width", "heads"};
+  if (d_.qk_norm > 0) out["qk_norm"] = true;
+  if (d_.qk_norm > 1) out["qk_norm_over"] = kOver[d_.qk_norm];
+  add(std::move(out));
 }
 
 /// DeepSeek-AI 2024, DeepSeek-V2, figure 3 and section 2.1.
-void Block::attend_latent() {
+void Block::attend_latent(const std::string& reads) {
   if (d_.query_rank > 0) {
-    linear("query_down", "whole", "=query_rank", d_.qkv_bias, "norm1");
+    linear("query_down", "whole", "=query_rank", d_.qkv_bias, reads);
     norm("query_norm");
   }
-  linear("query", "columns", "=heads*head_dim", false, d_.query_rank > 0 ? "query_norm" : "norm1");
-  linear("kv_down", "whole", "=kv_rank+rope_dim", d_.qkv_bias, "norm1");
+  linear("query", "columns", "=heads*head_dim", false, d_.query_rank > 0 ? "query_norm" : reads);
+  linear("kv_down", "whole", "=kv_rank+rope_dim", d_.qkv_bias, reads);
   add({{"type", "slice"}, {"name", "latent"}, {"axis", 1}, {"end", "=kv_rank"}});
   norm("kv_norm");
   linear("kv", "columns", "=heads*(head_dim-rope_dim+value_dim)", false);
-  JsonWriter attention = hf_from_several("attention", {"query", "kv", "kv_down"});
-  attention["split"] = "heads";
-  for (const char* key : {"heads", "head_dim", "rope_dim", "fused"}) attention[key] = std::string("=") + key;
-  attention["v_head_dim"] = "=value_dim";
-  attention["causal"] = attention["rotary"] = true;
-  add(std::move(attention));
+  JsonWriter out = attention({"query", "kv", "kv_down"});
+  out["rope_dim"] = "=rope_dim";
+  out["v_head_dim"] = "=value_dim";
+  add(std::move(out));
 }
 
 void Block::gated(const std::string& prefix, const std::string& features, bool bias,
                   const std::string& reads) {
   linear(prefix + "gate", "columns", features, bias, reads);
-  add({{"type", d_.activation}, {"name", prefix + "activation"}});
+  activate(prefix + "activation");
   linear(prefix + "up", "columns", features, bias, reads);
-  JsonWriter product = hf_from_several("mul", {prefix + "activation", prefix + "up"});
-  add(std::move(product));
+  add(hf_from_several("mul", {prefix + "activation", prefix + "up"}));
   linear(prefix + "down", "rows", "=hidden", bias);
 }
 
+void Block::experts(const std::string& reads) {
+  JsonWriter experts = {{"type", "experts"},   {"name", d_.shared > 0 ? "experts" : "down"},
+                        {"from", reads},       {"split", "experts"},
+                        {"count", d_.experts}, {"active", d_.active},
+                        {"feed", "=feed"}};
+  if (d_.expert_bias) experts["bias"] = true;
+  if (d_.router_scores) experts["score_bias"] = true;
+  if (d_.sigmoid_scores) experts["sigmoid"] = true;
+  if (!d_.normalized_scores) experts["normalized"] = false;
+  if (d_.scale != 1) experts["scale_percent"] = std::max<int64_t>(1, std::llround(100 * d_.scale));
+  if (d_.gate_limit > 0) experts["limit"] = d_.gate_limit;
+  add(std::move(experts));
+  if (d_.shared == 0) return;
+  gated("shared_", "=shared", d_.feed_bias, reads);
+  std::string shared = "shared_down";
+  if (d_.shared_gate) {
+    linear("shared_router", "whole", "=1", false, reads);
+    add({{"type", "sigmoid"}, {"name", "shared_weight"}});
+    JsonWriter weighted = hf_from_several("mul", {shared, "shared_weight"});
+    weighted["name"] = shared = "shared_weighted";
+    add(std::move(weighted));
+  }
+  JsonWriter sum = hf_from_several("add", {"experts", shared});
+  sum["name"] = "down";
+  add(std::move(sum));
+}
+
 void Block::feed_forward(const std::string& reads) {
-  if (d_.experts > 0 && !dense_) {
-    JsonWriter experts = {{"type", "experts"},   {"name", d_.shared > 0 ? "experts" : "down"},
-                          {"split", "experts"},  {"count", d_.experts},
-                          {"active", d_.active}, {"feed", "=feed"}};
-    if (d_.expert_bias) experts["bias"] = true;
-    if (d_.sigmoid_scores) experts["sigmoid"] = true;
-    if (!d_.normalized_scores) experts["normalized"] = false;
-    if (d_.scale_percent != 100) experts["scale_percent"] = d_.scale_percent;
-    if (d_.gate_limit > 0) experts["limit"] = d_.gate_limit;
-    add(std::move(experts));
-    if (d_.shared == 0) return;
-    gated("shared_", "=shared", false, reads);
-    JsonWriter sum = hf_from_several("add", {"experts", "shared_down"});
-    sum["name"] = "down";
-    return add(std::move(sum));
-  }
-  const std::string features = dense_ ? "=dense_feed" : "=feed";
-  if (d_.gated) {
-    linear("gate", "columns", features, d_.feed_bias, reads);
-    add({{"type", d_.activation}});
-    linear("up", "columns", features, d_.feed_bias, reads);
-    add(hf_from_several("mul", {d_.activation + "1", "up"}));
-  } else {
-    linear("up", "columns", features, d_.feed_bias, reads);
-    add({{"type", d_.activation}});
-  }
+  if (d_.experts > 0 && !layer_.dense) return experts(reads);
+  const std::string features = layer_.dense ? "=dense_feed" : "=feed";
+  if (d_.gated) return gated("", features, d_.feed_bias, reads);
+  linear("up", "columns", features, d_.feed_bias, reads);
+  activate("activation");
   linear("down", "rows", "=hidden", d_.feed_bias);
 }
 
 JsonWriter Block::write() {
-  norm("norm1");
-  d_.kv_rank > 0 ? attend_latent() : attend();
+  if (d_.pre_norms) norm("norm1");
+  const std::string first = d_.pre_norms ? "norm1" : "in";
+  d_.kv_rank > 0 ? attend_latent(first) : attend(first);
   linear("projection", "rows", "=hidden", d_.out_bias);
   if (d_.post_norms) norm("attention_norm");
-  const bool parallel = d_.parallel != Parallel::no;
-  if (!parallel) {
-    JsonWriter residual = hf_from_several("add", {d_.post_norms ? "attention_norm" : "projection", "in"});
+  const std::string attended = d_.post_norms ? "attention_norm" : "projection";
+  if (d_.parallel == 0) {
+    JsonWriter residual = hf_from_several("add", {attended, "in"});
     residual["name"] = "residual";
     add(std::move(residual));
   }
-  const bool own_norm = d_.parallel != Parallel::one_norm;
-  if (own_norm) norm("norm2", parallel ? "in" : "");
-  feed_forward(own_norm ? "norm2" : "norm1");
+  const bool own_norm = d_.pre_norms && d_.parallel != 1;
+  if (own_norm) norm("norm2", d_.parallel > 0 ? "in" : "residual");
+  feed_forward(own_norm ? "norm2" : d_.parallel > 0 ? first : "residual");
   if (d_.post_norms) norm("feed_norm");
-  add(parallel ? hf_from_several("add", {"down", "projection", "in"})
-               : hf_from_several("add", {d_.post_norms ? "feed_norm" : "down", "residual"}));
+  const std::string fed = d_.post_norms ? "feed_norm" : "down";
+  add(d_.parallel > 0 ? hf_from_several("add", {fed, attended, "in"})
+                      : hf_from_several("add", {fed, "residual"}));
   JsonWriter out = JsonWriter::object();
   out["layers"] = std::move(layers_);
   return out;
 }
 
-/// The blocks in order: all alike, dense ones first, or every other one with a window.
+/// What a block of this kind is called.
+std::string kind_of(const Decoder::Layer& layer) {
+  return layer.dense ? layer.windowed ? "dense_windowed" : "dense" : layer.windowed ? "windowed" : "decoder";
+}
+
+/// The blocks in order: all alike, dense ones first, or as they come.
 void add_blocks(const Decoder& d, JsonWriter& layers, JsonWriter& blocks) {
-  const auto use = [&](const char* block, const std::string& name, JsonWriter repeat) {
+  const auto use = [&](const std::string& block, const std::string& name, JsonWriter repeat) {
     layers.push_back({{"block", block}, {"name", name}, {"repeat", std::move(repeat)}});
   };
-  blocks["decoder"] = Block(d, false, false).write();
-  if (d.window > 0) {
-    blocks["windowed"] = Block(d, false, true).write();
-    for (int64_t i = 0; i < d.layers; ++i)
-      use(i % 2 == 0 ? "windowed" : "decoder", fmt::format("decoder{}", i), 1);
-  } else if (d.dense_layers > 0) {
-    blocks["dense"] = Block(d, true, false).write();
-    use("dense", "dense", "=dense_layers");
-    use("decoder", "decoder", "=layers-dense_layers");
-  } else {
-    use("decoder", "decoder", "=layers");
+  std::vector<std::pair<Decoder::Layer, int64_t>> runs;
+  std::vector<std::string> written;
+  for (const Decoder::Layer& layer : d.each) {
+    const std::string kind = kind_of(layer);
+    if (std::find(written.begin(), written.end(), kind) == written.end()) {
+      blocks[kind] = Block(d, layer).write();
+      written.push_back(kind);
+    }
+    if (runs.empty() || !(runs.back().first == layer)) runs.emplace_back(layer, 0);
+    ++runs.back().second;
+  }
+  if (runs.size() == 1) return use(written[0], "decoder", "=layers");
+  if (runs.size() == 2 && runs[0].first.dense && !runs[1].first.dense) {
+    use(written[0], "dense", "=dense_layers");
+    return use(written[1], "decoder", "=layers-dense_layers");
+  }
+  int64_t at = 0;
+  for (const auto& [layer, count] : runs) {
+    use(kind_of(layer), fmt::format("decoder{}", at), count);
+    at += count;
   }
 }
 
-JsonWriter norm_layer(const Decoder& d, const std::string& name) {
-  JsonWriter out = {{"type", d.rms ? "rms-norm" : "layer-norm"}, {"name", name}};
-  if (!d.rms && !d.norm_bias) out["bias"] = false;
-  return out;
+/// So many at the beginning have no experts.
+int64_t dense_layers(const Decoder& d) {
+  return std::find_if(d.each.begin(), d.each.end(), [](const auto& l) { return !l.dense; }) - d.each.begin();
 }
 
 }  // namespace
@@ -179,17 +225,14 @@ JsonWriter norm_layer(const Decoder& d, const std::string& name) {
 HfLayers hf_layers(const Decoder& d) {
   constexpr int64_t kLongest = 8192;
   HfLayers out{JsonWriter::object(), "=sequence", JsonWriter::object(), JsonWriter::array()};
-  out.parameters = {{"layers", d.layers},
-                    {"hidden", d.hidden},
-                    {"heads", d.heads},
-                    {"kv_heads", d.kv_heads},
-                    {"head_dim", d.head_dim},
-                    {"feed", d.feed},
-                    {"vocabulary", d.vocabulary},
-                    {"sequence", std::min(d.sequence, kLongest)},
-                    {"fused", 1}};
-  const std::pair<const char*, int64_t> more[] = {{"dense_layers", d.dense_layers},
-                                                  {"dense_feed", d.dense_layers > 0 ? d.dense_feed : 0},
+  out.parameters = {{"layers", d.layers},         {"hidden", d.hidden},
+                    {"heads", d.heads},           {"kv_heads", d.kv_heads},
+                    {"head_dim", d.head_dim},     {"feed", d.feed},
+                    {"vocabulary", d.vocabulary}, {"sequence", std::min(d.sequence, kLongest)},
+                    {"fused", d.fused ? 1 : 0}};
+  const bool any_dense = std::any_of(d.each.begin(), d.each.end(), [](const auto& l) { return l.dense; });
+  const std::pair<const char*, int64_t> more[] = {{"dense_layers", dense_layers(d)},
+                                                  {"dense_feed", any_dense ? d.dense_feed : 0},
                                                   {"shared", d.shared},
                                                   {"query_rank", d.query_rank},
                                                   {"kv_rank", d.kv_rank},
@@ -203,9 +246,11 @@ HfLayers hf_layers(const Decoder& d) {
   if (d.positions > 0) out.layers.push_back({{"type", "position-embedding"}, {"length", d.positions}});
   if (d.embedding_norm) out.layers.push_back(norm_layer(d, "embedding_norm"));
   add_blocks(d, out.layers, out.blocks);
-  out.layers.push_back(norm_layer(d, "norm"));
+  if (d.final_norm) out.layers.push_back(norm_layer(d, "norm"));
+  if (!d.head) return out;
   if (d.tied) {
     out.layers.push_back({{"type", "tied-linear"}, {"split", "vocabulary"}, {"vocabulary", "=vocabulary"}});
+    if (d.head_bias) out.layers.back()["bias"] = true;
   } else {
     out.layers.push_back(hf_linear("head", "vocabulary", "=vocabulary", d.head_bias));
   }

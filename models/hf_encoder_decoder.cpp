@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encoder-decoder transformers of T5's kind (Raffel et al. 2020) as layers of a model file. Source and target
 // are one input, so that the embedding which they share is counted once.
+#include <fmt/format.h>
+
 #include "models/hf_layers.h"
 
 namespace tandem::models {
@@ -85,6 +87,25 @@ void add_stack(HfLayers& out, const EncoderDecoder& m, bool decoder, const JsonW
 }
 
 }  // namespace
+
+EncoderDecoder hf_encoder_decoder(const HfFields& f, const HfType& type) {
+  EncoderDecoder m;
+  const std::pair<const char*, int64_t EncoderDecoder::*> sizes[] = {
+      {"encoders", &EncoderDecoder::encoders},     {"decoders", &EncoderDecoder::decoders},
+      {"hidden", &EncoderDecoder::hidden},         {"heads", &EncoderDecoder::heads},
+      {"head_dim", &EncoderDecoder::head_dim},     {"feed", &EncoderDecoder::feed},
+      {"vocabulary", &EncoderDecoder::vocabulary}, {"sequence", &EncoderDecoder::sequence},
+      {"buckets", &EncoderDecoder::buckets}};
+  for (const auto& [key, member] : sizes) m.*member = f.whole(*hf_spec(type, key), 1, 1'000'000'000);
+  m.tied = f.whole(*hf_spec(type, "tied"), 0, 1) != 0;
+  const Json* feed = f.find("feed_forward_proj");
+  const std::string text = feed != nullptr ? feed->as_text() : "relu";
+  if (text != "relu" && text != "gated-gelu")
+    feed->fail(fmt::format("feed-forward \"{}\" is unknown; known: relu, gated-gelu", printable(text)));
+  m.gated = text == "gated-gelu";
+  m.activation = m.gated ? "gelu" : "relu";
+  return m;
+}
 
 HfLayers hf_layers(const EncoderDecoder& m) {
   HfLayers out{JsonWriter::object(), "=2*sequence", JsonWriter::object(), JsonWriter::array()};

@@ -1,47 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the configurations of Hugging Face Transformers come to: shared by their readers and the writer of the
-// model (hf_config.cpp).
-#include <fmt/format.h>
-
+// What the configurations of Hugging Face Transformers come to: shared by their readers and the writers of
+// the model (hf_config.cpp).
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "models/hf_fields.h"
 
 namespace tandem::models {
 
-/// What tells decoder-only transformers apart.
+/// What tells decoder-only transformers apart: each member is a key of a row's "model" (hf_decoder_rows.cpp).
 struct Decoder {
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, feed = 0, vocabulary = 0,
           sequence = 0;
   int64_t positions = 0;  ///< learned ones; 0: rotary or none
+  bool fused = true;      ///< attention, by default
   bool rotary = true;
-  bool rms = true, norm_bias = true;  ///< norm_bias: of layer-norms
+  std::string norm = "rms";  ///< or "layer", "layer-no-bias", "layer-plain"
   bool qkv_bias = false, out_bias = false, feed_bias = false, head_bias = false;
   bool gated = true;  ///< feed-forward: activation(gate) x up
-  std::string activation = "swish";
-  /// Attention and feed-forward both read the block's input, after one norm or one each.
-  enum class Parallel : uint8_t { no, one_norm, two_norms } parallel = Parallel::no;
-  bool tied = false, embedding_norm = false;
-  int64_t experts = 0, active = 0;  ///< 0: one feed-forward network
-  bool qk_norm = false;             ///< RMS norms of each head's queries and keys
-  bool post_norms = false;          ///< norms behind attention and feed-forward, too
-  bool expert_bias = false;         ///< of the experts' products and of the router's
+  std::string activation = "silu";
+  /// Attention and feed-forward both read the block's input: 1 after one norm, 2 after one each.
+  int64_t parallel = 0;
+  bool tied = false, embedding_norm = false, final_norm = true, head = true;
+  bool pre_norms = true, post_norms = false;  ///< in front of attention and feed-forward, and behind
+  /// Experts: 0: one feed-forward network.
+  int64_t experts = 0, active = 0;
+  bool expert_bias = false;    ///< of the experts' products and of the router's
+  bool router_scores = false;  ///< a learned bias of the scores
   /// How scores become weights: models/layers/experts.cpp.
   bool sigmoid_scores = false, normalized_scores = true;
-  int64_t scale_percent = 100;
+  double scale = 1;       ///< of the weights
   double gate_limit = 0;  ///< of an expert's gate; 0: none
   int64_t shared = 0;     ///< inner features of the experts that every token passes through; 0: none
-  int64_t dense_layers = 0, dense_feed = 0;  ///< the first so many layers have one network of so many
+  bool shared_gate = false;
+  int64_t dense_feed = 0;  ///< inner features of layers without experts
   /// Multi-head latent attention: ranks of what queries (0: not) and keys and values are made of, the part of
   /// a key that turns, the width of a value; kv_rank 0: none.
   int64_t query_rank = 0, kv_rank = 0, rope_dim = 0, value_dim = 0;
   bool sinks = false;  ///< a learned score for each head
-  int64_t window = 0;  ///< keys that a query sees in every other layer, the first one too; 0: all
+  int64_t qk_norm =
+      0;  ///< norms of queries and keys: 1 one scale for all heads, 2 of the width, 3 a scale a head
+  int64_t window = 0;  ///< keys that a query of a windowed layer sees
+  double dropout = 0;  ///< of scores
+  struct Layer {
+    bool windowed = false, dense = false;
+    bool operator==(const Layer&) const = default;
+  };
+  std::vector<Layer> each;  ///< of the layers
+  const Json* config = nullptr;
 };
+
+/// By the rows of the type.
+Decoder hf_decoder(const HfFields& fields, const HfType& type);
 
 /// Encoder-decoder transformers of T5's kind (Raffel et al. 2020).
 struct EncoderDecoder {
@@ -50,75 +65,22 @@ struct EncoderDecoder {
   bool gated = false, tied = true;
   std::string activation = "relu";
 };
+EncoderDecoder hf_encoder_decoder(const HfFields& fields, const HfType& type);
 
-/// A model that one of models/families is, and that family's parameters.
-struct HfFamily {
-  std::string name;
-  JsonWriter parameters;
+/// A spec of the type's row under "model" (or of the row that it is like), or of the row of all ("").
+const Json* hf_spec(const HfType& type, std::string_view key);
+/// Row of a type; null: none.
+const Json* hf_row(const std::string& name);
+
+/// How Tandem calls an activation that Transformers names: a layer type, and whether eager code composes it.
+struct HfActivation {
+  std::string type;
+  bool composed = false;  ///< gelu of several operations
+  bool squared = false;
 };
-
-/// Reads a config under the names that its architecture gives things. Any thread may ask.
-class HfConfig {
- public:
-  explicit HfConfig(const Json& json) : json_(json) {}
-
-  /// The first of the keys that is there and not null.
-  const Json* any(std::initializer_list<std::string_view> keys) const {
-    for (const std::string_view key : keys) {
-      const Json* value = json_.find(key);
-      if (value != nullptr && value->kind() != Json::Kind::null) return value;
-    }
-    return nullptr;
-  }
-  int64_t count(std::initializer_list<std::string_view> keys) const {
-    const Json* value = any(keys);
-    if (value == nullptr) json_.fail(fmt::format("\"{}\" is missing", *keys.begin()));
-    return value->as_int(1, 1'000'000'000);
-  }
-  int64_t count(std::initializer_list<std::string_view> keys, int64_t fallback) const {
-    return any(keys) != nullptr ? count(keys) : fallback;
-  }
-  /// As count(), but 0 may be.
-  int64_t number(std::initializer_list<std::string_view> keys, int64_t fallback) const {
-    const Json* value = any(keys);
-    return value != nullptr ? value->as_int(0, 1'000'000'000) : fallback;
-  }
-  bool flag(std::string_view key, bool fallback) const {
-    const Json* value = any({key});
-    return value != nullptr ? value->as_bool() : fallback;
-  }
-  /// Of the activations that Transformers names.
-  std::string activation(std::string_view fallback) const {
-    const Json* value = any({"hidden_act", "hidden_activation", "activation_function"});
-    const std::string text = value != nullptr ? value->as_text() : std::string(fallback);
-    if (text.find("gelu") != std::string::npos) return "gelu";
-    if (text == "silu" || text == "swish") return "swish";
-    if (text == "relu") return "relu";
-    value->fail(
-        fmt::format("activation \"{}\" is unknown; known: gelu (all kinds), silu, relu", printable(text)));
-  }
-  const Json& json() const { return json_; }
-
- private:
-  const Json& json_;
-};
-
-/// How one architecture is read.
-struct HfArchitecture {
-  std::string_view name, type;  ///< of "architectures" and of "model_type"
-  Decoder (*decoder)(const HfConfig&) = nullptr;
-  EncoderDecoder (*encoder_decoder)(const HfConfig&) = nullptr;
-  HfFamily (*family)(const HfConfig&) = nullptr;  ///< one of the three
-};
-
-// Encoders. Masked-language models have their loss on every token; classes are the config's labels, or two.
-HfFamily hf_bert(const HfConfig& config);
-HfFamily hf_roberta(const HfConfig& config);
-HfFamily hf_distilbert(const HfConfig& config);
-HfFamily hf_vit(const HfConfig& config);
-
-/// Throws InputError where it is none that is known, naming those.
-const HfArchitecture& hf_architecture_of(const Json& config);
+HfActivation hf_activation(const std::string& name, const Json& where);
+/// Layers of it, of which the last is called `name`.
+std::vector<JsonWriter> hf_activation_layers(const HfActivation& activation, const std::string& name);
 
 // Layers as a model file has them.
 JsonWriter hf_linear(const std::string& name, const std::string& split, const std::string& features,

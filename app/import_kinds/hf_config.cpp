@@ -21,7 +21,7 @@ bool like_hf_config(std::string_view text) {
 
 int import_hf_config(const Arguments& arguments, const std::vector<ImportFile>& files) {
   if (files.size() != 1) throw UsageError("one config.json is one model: import them one by one");
-  const Json config = Json::parse(files[0].text, files[0].name);
+  const Json config = Json::parse(without_infinity(files[0].text), files[0].name);
   if (!is_hf_config(config))
     config.fail("no config of Transformers: it names no \"architectures\" and no \"model_type\"");
   std::string document = hf_config_document(config);

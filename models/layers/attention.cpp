@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "models/layer.h"
 #include "models/layers/norm_kernel.h"
@@ -177,30 +178,36 @@ std::vector<OwnTensor> own_tensors(const LayerInput& in, const Heads& h, bool fu
   return own;
 }
 
-/// RMS norms of each head of q and k, with a scale each that all heads share ("qk_norm"; Henry et al. 2020,
-/// Qwen3). As in row norms, eager code keeps the normalised rows, and the input in fp32 (norm.cpp).
+/// RMS norms of q and k ("qk_norm"; Henry et al. 2020): of each head with a scale that all share (Qwen3), or
+/// over the "heads" a scale each (Cohere), or of the whole "width" (OLMo 2). As in row norms, eager code
+/// keeps the normalised rows, and the input in fp32 (norm.cpp).
 void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
   const int64_t size = in.element_size();
   const bool divided = in.ways > 1 && in.split({Split::heads}) == Split::heads;
-  const std::pair<std::string, int64_t> of[] = {{"q_scale", product({h.heads, h.query})},
-                                                {"k_scale", product({h.kv_heads, h.key})}};
-  for (const auto& [name, rows] : of) {
-    const int64_t all = product({in.batch, h.parts, rows});
+  const std::string over = in.attributes.text("qk_norm_over", "head");
+  if (over != "head" && over != "heads" && over != "width")
+    in.attributes.fail(fmt::format("\"qk_norm_over\" is \"{}\"; valid: head, heads, width", printable(over)));
+  const std::tuple<std::string, int64_t, int64_t> of[] = {{"q_scale", h.heads, h.query},
+                                                          {"k_scale", h.kv_heads, h.key}};
+  for (const auto& [name, heads, positions] : of) {
+    const int64_t together = over == "width" ? heads : 1, width = product({together, h.head_dim}),
+                  scales = over == "head" ? h.head_dim : product({heads, h.head_dim}),
+                  rows = product({heads, positions}) / together, all = product({in.batch, h.parts, rows});
     const auto kernel = [&](Pass pass, int64_t reads, int64_t flops) {
-      Kernel k = norm(pass, all, h.head_dim, reads, pass == Pass::backward_weights ? 0 : 1, flops, size);
+      Kernel k = norm(pass, all, width, reads, pass == Pass::backward_weights ? 0 : 1, flops, size);
       k.parts = pass == Pass::forward ? 4 : pass == Pass::backward_data ? 6 : 1;
-      if (pass == Pass::backward_weights) k.written = Bytes{size} * h.head_dim;
+      if (pass == Pass::backward_weights) k.written = Bytes{size} * scales;
       return k;
     };
-    out.parameters.push_back({name, h.head_dim, false, divided});
+    out.parameters.push_back({name, scales, false, divided && over == "head"});
     out.forward.insert(out.forward.begin(), kernel(Pass::forward, 1, 4));
     for (Exchange& e : out.forward_exchanges) e = {e.kind, e.after + 1, e.before + 1, e.elements};
     out.backward_data.push_back(kernel(Pass::backward_data, 2, 8));
     out.backward_weights.push_back(kernel(Pass::backward_weights, 2, 4));
     const int64_t of_sample = product({rows, h.parts});
-    out.own.insert(out.own.end(), {{of_sample, 4}, {product({of_sample, h.head_dim})}});
+    out.own.insert(out.own.end(), {{of_sample, 4}, {product({of_sample, width})}});
     if (size >= 4) continue;
-    out.own.push_back({product({of_sample, h.head_dim}), 4});
+    out.own.push_back({product({of_sample, width}), 4});
     out.own.back().composed = true;  // the attention keeps the input
   }
 }
@@ -301,7 +308,11 @@ Lowered attention(const LayerInput& in) {
   out.cheap = Lowered::Cheap::attention;
   out.keeps_input = out.keeps_output = true;
   out.own = own_tensors(in, h, fused);
-  if (in.attributes.boolean("qk_norm", false)) add_head_norms(in, h, out);
+  if (in.attributes.boolean("qk_norm", false)) {
+    add_head_norms(in, h, out);
+  } else if (in.attributes.has("qk_norm_over")) {
+    in.attributes.fail("\"qk_norm_over\" is of a \"qk_norm\"");
+  }
   add_learned_scores(in, h, out);
   // A boolean mask for so many positions in every layer, in elements of 4 bytes.
   const int64_t mask = in.attributes.integer("mask_positions", 0, 0);

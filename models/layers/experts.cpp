@@ -26,8 +26,10 @@ struct Routing {
   bool gathers = false;  ///< partners bring their parts of the sequence together for their parts of experts
   bool sums = false;     ///< partners sum what their parts of experts make
   bool bias = false;
-  bool limited = false;  ///< gate and the other half are clamped
-  bool drops = false;    ///< every expert takes as many tokens as its capacity, whatever the router says
+  bool score_bias = false;  ///< a learned number of each expert that its score is compared with
+  bool gated = true;        ///< two products in front of the activation, of which one is its gate
+  bool limited = false;     ///< gate and the other half are clamped
+  bool drops = false;       ///< every expert takes as many tokens as its capacity, whatever the router says
 
   int64_t wide() const { return product({held, hidden}); }
   int64_t inner() const { return product({held, feed}); }
@@ -116,7 +118,7 @@ std::vector<Kernel> weighted_bias_of(const Routing& r, Pass pass, int64_t size) 
 std::vector<Kernel> activations_of(const Routing& r, int64_t size) {
   std::vector<Kernel> all = limits_of(r, Pass::forward, size);
   all.push_back(elementwise(Pass::forward, r.inner(), 1, size, 4));
-  all.push_back(elementwise(Pass::forward, r.inner(), 2, size));
+  if (r.gated) all.push_back(elementwise(Pass::forward, r.inner(), 2, size));
   return all;
 }
 
@@ -132,12 +134,12 @@ Writing forward_of(const Routing& r, int64_t size) {
   w.add(std::move(choice));
   w.move(routed, routed);  // to the experts' order
   w.to_experts();
-  w.add(into);  // gate
-  w.add(into);  // up
+  if (r.gated) w.add(into);  // gate
+  w.add(into);               // up
   w.add_all(limits_of(r, pass, size));
-  w.add(elementwise(pass, r.inner(), 1, size, 4));           // of the gate
-  w.add(elementwise(pass, r.inner(), 2, size));              // its product with the other half
-  w.add(gemm(pass, r.own, r.each, r.hidden, r.feed, size));  // down
+  w.add(elementwise(pass, r.inner(), 1, size, 4));            // of the gate
+  if (r.gated) w.add(elementwise(pass, r.inner(), 2, size));  // its product with the other half
+  w.add(gemm(pass, r.own, r.each, r.hidden, r.feed, size));   // down
   w.add_all(weighted_bias_of(r, pass, size));
   w.from_experts();
   w.gather_up();
@@ -153,10 +155,10 @@ Writing backward_of(const Routing& r, int64_t size) {
   w.to_experts();
   w.add_all(weighted_bias_of(r, pass, size));
   w.add(gemm(pass, r.own, r.each, r.feed, r.hidden, size));
-  w.add(elementwise(pass, inner, 3, size, 2));
+  if (r.gated) w.add(elementwise(pass, inner, 3, size, 2));
   w.add(elementwise(pass, inner, 2, size, 6));
   w.add_all(limits_of(r, pass, size));
-  w.add(into);
+  if (r.gated) w.add(into);
   w.add(into);
   w.from_experts();
   w.gather_up();
@@ -204,6 +206,9 @@ Routing routing_of(const LayerInput& in, const Shape& shape) {
   r.count = in.attributes.integer("count");
   r.feed = in.attributes.integer("feed");
   r.bias = in.attributes.boolean("bias", false);
+  r.score_bias = in.attributes.boolean("score_bias", false);
+  r.gated = in.attributes.boolean("gated", true);
+  if (!r.gated && r.bias) in.attributes.fail("experts without a gate have no biases");
   r.limited = in.attributes.real("limit", 0, 0) > 0;
   read_scores(in.attributes);
   r.active = in.attributes.integer("active");
@@ -225,10 +230,10 @@ Routing routing_of(const LayerInput& in, const Shape& shape) {
 
 void add_parameters(const Routing& r, Lowered& out) {
   const int64_t matrix = product({r.own, r.hidden, r.feed});
-  out.parameters = {{"router", product({r.hidden, r.count})},
-                    {"gate", matrix, true},
-                    {"up", matrix, true},
-                    {"down", matrix, true}};
+  out.parameters = {{"router", product({r.hidden, r.count})}};
+  if (r.gated) out.parameters.push_back({"gate", matrix, true});
+  out.parameters.insert(out.parameters.end(), {{"up", matrix, true}, {"down", matrix, true}});
+  if (r.score_bias) out.parameters.push_back({"score_bias", r.count});
   if (!r.bias) return;
   out.parameters.push_back({"router_bias", r.count});
   out.parameters.push_back({"gate_up_bias", product({r.own, 2, r.feed}), true});
@@ -247,10 +252,10 @@ Lowered experts(const LayerInput& in) {
   out.backward_data = std::move(backward.kernels);
   out.forward_exchanges = std::move(forward.exchanges);
   out.backward_exchanges = std::move(backward.exchanges);
-  out.backward_weights = {gemm(Pass::backward_weights, r.own, r.feed, r.hidden, r.each, size),
-                          gemm(Pass::backward_weights, r.own, r.hidden, r.feed, r.each, size),
-                          gemm(Pass::backward_weights, r.own, r.hidden, r.feed, r.each, size),
-                          gemm(Pass::backward_weights, 1, r.hidden, r.count, r.rows, size)};
+  const Kernel into = gemm(Pass::backward_weights, r.own, r.hidden, r.feed, r.each, size);
+  out.backward_weights = {gemm(Pass::backward_weights, r.own, r.feed, r.hidden, r.each, size)};
+  out.backward_weights.insert(out.backward_weights.end(), r.gated ? 2 : 1, into);
+  out.backward_weights.push_back(gemm(Pass::backward_weights, 1, r.hidden, r.count, r.rows, size));
   if (r.bias)
     out.backward_weights.push_back(
         reduction(Pass::backward_weights, product({r.held, r.hidden + 2 * r.feed}), r.own * r.hidden, size));
@@ -264,13 +269,9 @@ Lowered experts(const LayerInput& in) {
   const int64_t held = parts_of(r.held, in.batch), wide = product({held, r.hidden}),
                 inner = product({held, r.feed});
   constexpr auto kKept = OwnTensor::Life::kept;
-  out.own = {{wide},
-             {inner},
-             {inner, 0, kKept, true},
-             {inner},
-             {inner, 0, kKept, true},
-             {product({shape[0], r.count}), 4}};
+  out.own = {{wide}, {inner}, {inner, 0, kKept, true}, {product({shape[0], r.count}), 4}};
   out.own[2].composed = true;
+  if (r.gated) out.own.insert(out.own.begin() + 3, {{inner}, {inner, 0, kKept, true}});
   if (r.limited) out.own.push_back({2 * inner, 0, kKept, true});
   out.remade = activations_of(r, size);
   out.keeps_input = true;

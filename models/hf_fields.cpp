@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/hf_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/data.h"
+
+namespace tandem::models {
+
+namespace {
+
+/// Different names of one thing, whatever the type calls it.
+constexpr std::string_view kExperts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
+
+/// A field that is unknown to the library and has one of these in its name speaks of the model.
+constexpr std::string_view kWords[] = {"expert", "layer",     "head",   "hidden", "dim",  "size",  "rank",
+                                       "norm",   "bias",      "kernel", "state",  "mlp",  "ffn",   "moe",
+                                       "attn",   "attention", "window", "mamba",  "conv", "block", "depth"};
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+/// Names that an expression uses.
+std::vector<std::string> names_in(std::string_view text) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (!is_letter(text[i])) continue;
+    const std::size_t begin = i;
+    while (i < text.size() && (is_letter(text[i]) || (text[i] >= '0' && text[i] <= '9'))) ++i;
+    out.emplace_back(text.substr(begin, i - begin));
+  }
+  return out;
+}
+
+bool same(const Json& a, const Json& b) {
+  const auto number = [](const Json& j) { return j.is_integer() || j.kind() == Json::Kind::real; };
+  if (number(a) && number(b)) return a.as_real() == b.as_real();
+  if (a.kind() != b.kind()) return false;
+  switch (a.kind()) {
+    case Json::Kind::boolean:
+      return a.as_bool() == b.as_bool();
+    case Json::Kind::text:
+      return a.as_text() == b.as_text();
+    case Json::Kind::array:
+      return std::equal(a.items().begin(), a.items().end(), b.items().begin(), b.items().end(), same);
+    case Json::Kind::object:
+      return std::equal(
+          a.members().begin(), a.members().end(), b.members().begin(), b.members().end(),
+          [](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
+    default:
+      return true;
+  }
+}
+
+/// Null, false, 0, nothing in a list: what is not there cannot change a model.
+bool is_nothing(const Json& value) {
+  switch (value.kind()) {
+    case Json::Kind::null:
+      return true;
+    case Json::Kind::boolean:
+      return !value.as_bool();
+    case Json::Kind::array:
+      return value.items().empty();
+    case Json::Kind::object:
+      return value.members().empty();
+    case Json::Kind::text:
+      return value.as_text().empty();
+    default:
+      return value.as_real() == 0;
+  }
+}
+
+const std::set<std::string, std::less<>>& ignored() {
+  static const std::set<std::string, std::less<>> all = [] {
+    std::set<std::string, std::less<>> out;
+    const Json list = Json::load(data_root() + "/models/hf/ignored.json");
+    for (const Json& name : list.items()) out.insert(name.as_text());
+    return out;
+  }();
+  return all;
+}
+
+bool without_effect(std::string_view name) {
+  return ignored().count(name) > 0 || name.ends_with("_token_id");
+}
+
+std::string shown(const Json& value) {
+  switch (value.kind()) {
+    case Json::Kind::null:
+      return "null";
+    case Json::Kind::boolean:
+      return value.as_bool() ? "true" : "false";
+    case Json::Kind::text:
+      return fmt::format("\"{}\"", printable(value.as_text()));
+    case Json::Kind::array:
+      return "a list";
+    case Json::Kind::object:
+      return "an object";
+    default:
+      return fmt::format("{}", value.as_real());
+  }
+}
+
+}  // namespace
+
+HfFields::HfFields(const Json& config, const HfType& type) : config_(config), type_(type) {
+  const Json& library = *type.library;
+  if (const Json* aliases = library.find("aliases")) {
+    for (const auto& [other, name] : aliases->members()) aliases_[other] = name.as_text();
+  }
+  const Json& fields = library.at("fields");
+  for (const std::string_view name : kExperts) {
+    if (fields.find(name) == nullptr) continue;
+    for (const std::string_view other : kExperts) {
+      if (other != name && fields.find(other) == nullptr) aliases_.emplace(other, name);
+    }
+    break;
+  }
+  for (const auto& [name, value] : fields.members()) add(name, value);
+  read_config(config, "");
+  const Json* labels = config.find("id2label");
+  variables_.set("labels", labels != nullptr && labels->is_object()
+                               ? std::max<int64_t>(1, static_cast<int64_t>(labels->members().size()))
+                               : config.integer("num_labels", 2, 1, 1'000'000));
+  for (const auto& [name, value] : values_) {
+    if (value->kind() == Json::Kind::boolean) {
+      variables_.set(name, value->as_bool() ? 1 : 0);
+    } else if (value->is_integer()) {
+      variables_.set(name, value->as_int());
+    } else if (value->kind() == Json::Kind::real && std::floor(value->as_real()) == value->as_real() &&
+               std::abs(value->as_real()) < 1e15) {
+      variables_.set(name, std::llround(value->as_real()));
+    }
+  }
+}
+
+void HfFields::add(const std::string& name, const Json& value) {
+  values_[name] = &value;
+  if (!value.is_object()) return;
+  for (const auto& [inner, of] : value.members()) add(name + "__" + inner, of);
+}
+
+void HfFields::read_config(const Json& object, const std::string& prefix) {
+  for (const auto& [key, value] : object.members()) {
+    const auto alias = aliases_.find(prefix + key);
+    const std::string name = alias != aliases_.end() ? alias->second : prefix + key;
+    if (given_.count(name) > 0 && !same(*values_.at(name), value))
+      value.fail(
+          fmt::format("\"{}\" and \"{}\" are one field, but they differ", printable(key), printable(name)));
+    given_.insert(name);
+    values_[name] = &value;
+    if (value.is_object() && prefix.size() < 64) read_config(value, name + "__");
+  }
+}
+
+const Json* HfFields::find(std::string_view name) const {
+  asked_.emplace(name);
+  const auto at = values_.find(name);
+  return at != values_.end() && at->second->kind() != Json::Kind::null ? at->second : nullptr;
+}
+
+std::optional<int64_t> HfFields::whole(const Json& spec, const Variables& variables) const {
+  if (spec.is_array()) {
+    std::optional<int64_t> out;
+    for (const Json& each : spec.items()) {  // all are asked for, so that finish() knows them
+      const auto value = whole(each, variables);
+      if (!out) out = value;
+    }
+    return out;
+  }
+  if (spec.kind() == Json::Kind::boolean) return spec.as_bool() ? 1 : 0;
+  if (!is_expression(spec)) return spec.as_int();
+  bool all = true;
+  const Json* blame = nullptr;
+  for (const std::string& name : names_in(spec.as_text())) {
+    asked_.insert(name);
+    const auto at = values_.find(name);
+    if (at != values_.end() && given_.count(name) > 0 && blame == nullptr) blame = at->second;
+    if (at != values_.end() && at->second->kind() == Json::Kind::null) {
+      all = false;
+    } else if (variables.find(name) == nullptr) {
+      if (at != values_.end())
+        at->second->fail(fmt::format("\"{}\": expected a whole number", printable(name)));
+      all = false;
+    }
+  }
+  if (!all) return std::nullopt;
+  return evaluate(spec.as_text(), variables, blame != nullptr ? blame->place() : config_.place());
+}
+
+int64_t HfFields::whole(const Json& spec, int64_t low, int64_t high) const {
+  const Json& first = spec.is_array() ? spec.items().front() : spec;
+  const auto names = first.is_text() ? names_in(first.as_text()) : std::vector<std::string>{};
+  const std::string name = names.empty() ? "a size" : names.front();
+  const auto value = whole(spec);
+  if (!value) config_.fail(fmt::format("\"{}\" is missing", name));
+  if (*value >= low && *value <= high) return *value;
+  const auto at = values_.find(name);
+  (at != values_.end() && given_.count(name) > 0 ? *at->second : config_)
+      .fail(fmt::format("{} is {}; it must lie between {} and {}", name, *value, low, high));
+}
+
+std::string HfFields::text(const Json& spec) const {
+  if (spec.is_array()) {
+    for (const Json& each : spec.items()) {
+      if (!each.as_text().starts_with('@') || find(each.as_text().substr(1)) != nullptr) return text(each);
+    }
+    return "";
+  }
+  if (!spec.as_text().starts_with('@')) return spec.as_text();
+  const Json* value = find(spec.as_text().substr(1));
+  return value != nullptr ? value->as_text() : "";
+}
+
+void HfFields::only(const Json& table) const {
+  for (const auto& [name, values] : table.members()) {
+    const Json* value = find(name);
+    const auto& all = values.items();
+    const auto is = [&, given = value](const Json& v) {
+      return is_expression(v) ? given->is_integer() && whole(v) == given->as_int() : same(v, *given);
+    };
+    if (value == nullptr || std::any_of(all.begin(), all.end(), is)) continue;
+    std::string known;
+    for (const Json& v : all) known += (known.empty() ? "" : ", ") + shown(v);
+    value->fail(fmt::format("\"{}\": {} is not understood of \"{}\"; understood: {}", name, shown(*value),
+                            type_.name, known));
+  }
+}
+
+void HfFields::ignore(const Json& names) const {
+  for (const Json& name : names.items()) asked_.insert(name.as_text());
+}
+
+void HfFields::finish() const {
+  const Json& fields = type_.library->at("fields");
+  for (const auto& [key, value] : config_.members()) {
+    const auto alias = aliases_.find(key);
+    const std::string name = alias != aliases_.end() ? alias->second : key;
+    if (asked_.count(name) > 0 || without_effect(name) || name.starts_with('_')) continue;
+    const Json* usual = fields.find(name);
+    const bool asked_within = std::any_of(asked_.begin(), asked_.end(),
+                                          [&](const std::string& a) { return a.starts_with(name + "__"); });
+    if (asked_within) continue;
+    if (usual != nullptr ? same(*usual, value) : is_nothing(value)) continue;
+    if (usual != nullptr)
+      value.fail(fmt::format(
+          "\"{}\": {} is not understood of \"{}\"{}", printable(key), shown(value), type_.name,
+          usual->kind() == Json::Kind::null ? "" : fmt::format("; understood: {}", shown(*usual))));
+    const bool speaks = std::any_of(std::begin(kWords), std::end(kWords), [&](std::string_view word) {
+      return name.find(word) != std::string::npos;
+    });
+    if (speaks)
+      value.fail(fmt::format(
+          "\"{}\": {} is no field of \"{}\", and may change the model; take it out if it does not",
+          printable(key), shown(value), type_.name));
+  }
+}
+
+}  // namespace tandem::models

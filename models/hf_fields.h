@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The types of models that Hugging Face Transformers knows, as tables have them, and the fields of a config
+// of such a type.
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "models/expression.h"
+
+namespace tandem::models {
+
+/// How one type is read: its row of models/hf/types.json, and what the library says of it (classes.json).
+struct HfType {
+  std::string name;               ///< "llama"
+  std::string reads;              ///< the class that the model is of: "LlamaForCausalLM"
+  const Json* row = nullptr;      ///< of the table
+  const Json* library = nullptr;  ///< null: the library does not have the type
+  bool headless = false;          ///< the bare class: no output layer
+};
+
+/// Of what "architectures" or "model_type" says. Throws InputError where it is not read, with the reason or
+/// the types that are.
+HfType hf_type_of(const Json& config);
+/// The type of that name, of which a text model inside another one is.
+HfType hf_type_named(const std::string& name, const Json& where);
+
+/// Fields of a config by the names of its type. What is left out is what the class takes for it. A *spec* of
+/// a row says how something is made of them: a number, true, "=expression" of fields, or a list of these, of
+/// which the first counts whose fields are there and not null. For one thread at a time.
+class HfFields {
+ public:
+  HfFields(const Json& config, const HfType& type);
+
+  /// Nothing where a field that it needs is null or left out without a default.
+  std::optional<int64_t> whole(const Json& spec) const { return whole(spec, variables_); }
+  std::optional<int64_t> whole(const Json& spec, const Variables& variables) const;
+  /// As above within [low, high]; an error otherwise, that says what is missing or out of range.
+  int64_t whole(const Json& spec, int64_t low, int64_t high) const;
+  /// "@field": its text; any other text: itself.
+  std::string text(const Json& spec) const;
+  /// Refuses a field that is given another value than those of a table {"field": [values]}, where a value may
+  /// be an expression.
+  void only(const Json& table) const;
+  /// Fields that this type has and that change nothing.
+  void ignore(const Json& names) const;
+  /// The field, or null: of the config, then of the class. Nested ones as "outer__inner".
+  const Json* find(std::string_view name) const;
+  const Variables& variables() const { return variables_; }
+  const Json& config() const { return config_; }
+  /// Refuses fields that were not asked for, are not as the class has them and could change the model.
+  void finish() const;
+
+ private:
+  void add(const std::string& name, const Json& value);
+  void read_config(const Json& object, const std::string& prefix);
+  const Json& config_;
+  const HfType& type_;
+  std::map<std::string, const Json*, std::less<>> values_;  ///< by the type's own names
+  std::map<std::string, std::string, std::less<>> aliases_;
+  std::set<std::string, std::less<>> given_;  ///< by the config
+  mutable std::set<std::string, std::less<>> asked_;
+  Variables variables_;
+};
+
+}  // namespace tandem::models

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of types: models/hf/types/*.json says how each is read, models/hf/classes.json what the library
+// has.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "base/data.h"
+#include "models/hf_fields.h"
+
+namespace tandem::models {
+
+namespace {
+
+/// All rows, of all files.
+const std::map<std::string, Json, std::less<>>& rows() {
+  static const auto all = [] {
+    std::map<std::string, Json, std::less<>> out;
+    for (const std::string& file : list_data("models/hf/types")) {
+      const Json table = Json::load(fmt::format("{}/models/hf/types/{}.json", data_root(), file));
+      for (const auto& [name, row] : table.members()) out.emplace(name, row);
+    }
+    return out;
+  }();
+  return all;
+}
+
+const Json& classes() {
+  static const Json all = Json::load(data_root() + "/models/hf/classes.json");
+  return all;
+}
+
+const Json* library_of(const std::string& type, const Json& row) {
+  if (const Json* own = classes().find(type)) return own;
+  const Json* other = row.find("fields_of");
+  return classes().find(other != nullptr ? other->as_text() : row.text("like", ""));
+}
+
+/// Classes that a row reads, the usual one first.
+std::vector<std::string> read_by(const std::string& type, const Json& row) {
+  std::vector<std::string> out;
+  if (const Json* own = row.find("classes")) {
+    for (const Json& name : own->items()) out.push_back(name.as_text());
+  }
+  const Json* library = classes().find(type);
+  if (library != nullptr && row.find("classes") == nullptr)
+    out.push_back(library->at("classes").items()[0].as_text());
+  return out;
+}
+
+/// "LlamaModel" beside "LlamaForCausalLM".
+std::string bare_of(const std::string& type) {
+  const Json* library = classes().find(type);
+  if (library == nullptr) return "";
+  const auto& all = library->at("classes").items();
+  const std::string& last = all.back().as_text();
+  return all.size() > 1 && last.ends_with("Model") && !last.ends_with("LMHeadModel") ? last : "";
+}
+
+std::optional<HfType> as_read(const std::string& type, const std::string& name) {
+  const auto row = rows().find(type);
+  if (row == rows().end()) return std::nullopt;
+  const auto names = read_by(type, row->second);
+  const Json* library = library_of(type, row->second);
+  const bool bare =
+      !name.empty() && name == bare_of(type) && std::find(names.begin(), names.end(), name) == names.end();
+  if (!bare && !name.empty() && std::find(names.begin(), names.end(), name) == names.end())
+    return std::nullopt;
+  return HfType{type, !name.empty() ? name : names.empty() ? type : names[0], &row->second, library, bare};
+}
+
+/// "gpt2" of "GPT2LMHeadModel": where several types have one class.
+bool named_after(const std::string& name, const std::string& type) {
+  std::size_t at = 0;
+  for (const char c : type) {
+    if (c == '_' || c == '-') continue;
+    if (at >= name.size() || std::tolower(static_cast<unsigned char>(name[at])) != c) return false;
+    ++at;
+  }
+  return true;
+}
+
+/// Letters to change, add or take out (Levenshtein 1966).
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t corner = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t next =
+          std::min({row[j] + 1, row[j - 1] + 1, corner + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      corner = std::exchange(row[j], next);
+    }
+  }
+  return row[b.size()];
+}
+
+/// A name that is this one spelled otherwise; another model's is no help: "Llama" in front of "ForCausalLM"
+/// is the same.
+std::string spelled_otherwise(const std::string& wrong, const std::vector<std::string>& names) {
+  const auto plain = [](const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+      if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+        out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+    return out;
+  };
+  const std::string a = plain(wrong);
+  for (const std::string& name : names) {
+    const std::string b = plain(name);
+    const std::size_t most = a.size() > 8 ? 2 : 1;
+    if (b.empty() || a.empty()) continue;
+    const std::size_t stem = std::min(a.rfind("for"), a.size()), other = std::min(b.rfind("for"), b.size());
+    if (distance(a, b) <= most && a.substr(0, stem) == b.substr(0, other)) return name;
+  }
+  return "";
+}
+
+[[noreturn]] void refuse(const Json& where, const std::string& type, const std::string& name) {
+  const auto row = rows().find(type);
+  constexpr std::array<const char*, 6> kTasks{"SequenceClassification", "TokenClassification",
+                                              "QuestionAnswering",      "MultipleChoice",
+                                              "NextSentencePrediction", "PreTraining"};
+  for (const char* task : kTasks) {
+    if (row != rows().end() && name.find(task) != std::string::npos)
+      where.fail(
+          fmt::format("\"{}\": the type \"{}\" is understood, but not with this output layer; understood: {}",
+                      printable(name), type, fmt::join(read_by(type, row->second), ", ")));
+  }
+  std::vector<std::string> names, types;
+  for (const auto& [known, of] : rows()) {
+    if (known.empty() || of.find("refused") != nullptr) continue;
+    types.push_back(known);
+    for (const std::string& each : read_by(known, of)) names.push_back(each);
+  }
+  std::string hint = spelled_otherwise(name, name == type ? types : names);
+  if (!hint.empty()) hint = fmt::format(" Did you mean {}?", hint);
+  where.fail(fmt::format("architecture \"{}\" is not understood.{} Known types: {}", printable(name), hint,
+                         fmt::join(types, ", ")));
+}
+
+HfType checked(HfType type, const Json& where) {
+  if (const Json* why = type.row->find("refused"))
+    where.fail(fmt::format("\"{}\" is not understood: {}", printable(type.reads), why->as_text()));
+  if (type.library == nullptr)
+    where.fail(fmt::format("\"{}\" has no fields in models/hf/classes.json", type.name));
+  return type;
+}
+
+}  // namespace
+
+HfType hf_type_of(const Json& config) {
+  const Json* named = config.find("architectures");
+  const Json* type = config.find("model_type");
+  if (type != nullptr && type->kind() == Json::Kind::null) type = nullptr;
+  const bool has_name = named != nullptr && named->kind() != Json::Kind::null && !named->items().empty();
+  if (!has_name && type == nullptr) config.fail("neither \"architectures\" nor \"model_type\" names one");
+  const std::string name = has_name ? named->items()[0].as_text() : "",
+                    of = type != nullptr ? type->as_text() : "";
+  const Json& where = has_name ? named->items()[0] : *type;
+  if (type != nullptr) {
+    if (const auto found = as_read(of, name)) return checked(*found, where);
+  }
+  std::optional<HfType> found;
+  for (const auto& [known, row] : rows()) {
+    const auto one = has_name ? as_read(known, name) : std::nullopt;
+    if (one && (!found || named_after(name, known))) found = one;
+  }
+  if (found) {
+    if (const Json* own = classes().find(of)) found->library = own;
+    return checked(*found, where);
+  }
+  refuse(where, of, has_name ? name : of);
+}
+
+HfType hf_type_named(const std::string& name, const Json& where) {
+  if (const auto found = as_read(name, "")) return checked(*found, where);
+  refuse(where, name, name);
+}
+
+const Json* hf_row(const std::string& name) {
+  const auto at = rows().find(name);
+  return at != rows().end() ? &at->second : nullptr;
+}
+
+}  // namespace tandem::models
