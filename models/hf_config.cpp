@@ -132,7 +132,9 @@ std::string hf_config_document(const Json& config) {
     for (const char* key : {"tie_word_embeddings"}) {
       if (const Json* value = config.find(key)) inner.set(key, *value);
     }
-    type = hf_type_named(text->as_text(), *of);
+    const Json* said = of->find("model_type");
+    type = hf_type_named(
+        text->as_text() == "@model_type" && said != nullptr ? said->as_text() : text->as_text(), *of);
     type.headless = whole.headless;
   }
   const HfFields fields(inner, type);

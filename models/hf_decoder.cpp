@@ -28,9 +28,9 @@ JsonWriter hf_from_several(const std::string& type, std::initializer_list<std::s
 namespace {
 
 JsonWriter norm_layer(const Decoder& d, const std::string& name) {
-  JsonWriter out = {{"type", d.norm == "rms" ? "rms-norm" : "layer-norm"}, {"name", name}};
+  JsonWriter out = {{"type", d.norm.starts_with("rms") ? "rms-norm" : "layer-norm"}, {"name", name}};
   if (d.norm == "layer-no-bias") out["bias"] = false;
-  if (d.norm == "layer-plain") out["affine"] = false;
+  if (d.norm.ends_with("-plain")) out["affine"] = false;
   return out;
 }
 
@@ -93,6 +93,8 @@ void Block::attend(const std::string& reads) {
   constexpr const char* kOver[] = {"", "head", "width", "heads"};
   if (d_.qk_norm > 0) out["qk_norm"] = true;
   if (d_.qk_norm > 1) out["qk_norm_over"] = kOver[d_.qk_norm];
+  if (d_.qk_norm > 0 && !d_.qk_scales) out["qk_norm_affine"] = false;
+  if (d_.qk_norm > 0 && d_.qk_norm_bias) out["qk_norm_bias"] = true;
   add(std::move(out));
 }
 
@@ -119,6 +121,7 @@ void Block::gated(const std::string& prefix, const std::string& features, bool b
   activate(prefix + "activation");
   linear(prefix + "up", "columns", features, bias, reads);
   add(hf_from_several("mul", {prefix + "activation", prefix + "up"}));
+  if (d_.inner_norms) norm(prefix + "inner_norm");
   linear(prefix + "down", "rows", "=hidden", bias);
 }
 
@@ -162,13 +165,21 @@ JsonWriter Block::write() {
   if (d_.pre_norms) norm("norm1");
   const std::string first = d_.pre_norms ? "norm1" : "in";
   d_.kv_rank > 0 ? attend_latent(first) : attend(first);
+  if (d_.attention_gate) {
+    layers_.back()["name"] = "attention";
+    linear("attention_gate", "columns", "=heads*head_dim", false, first);
+    add({{"type", "sigmoid"}, {"name", "attention_weight"}});
+    add(hf_from_several("mul", {"attention", "attention_weight"}));
+  }
+  if (d_.inner_norms) norm("attention_inner_norm");
   linear("projection", "rows", "=hidden", d_.out_bias);
   if (d_.post_norms) norm("attention_norm");
   const std::string attended = d_.post_norms ? "attention_norm" : "projection";
   if (d_.parallel == 0) {
     JsonWriter residual = hf_from_several("add", {attended, "in"});
-    residual["name"] = "residual";
+    residual["name"] = d_.after_norms ? "sum" : "residual";
     add(std::move(residual));
+    if (d_.after_norms) norm("residual");
   }
   const bool own_norm = d_.pre_norms && d_.parallel != 1;
   if (own_norm) norm("norm2", d_.parallel > 0 ? "in" : "residual");
@@ -177,6 +188,7 @@ JsonWriter Block::write() {
   const std::string fed = d_.post_norms ? "feed_norm" : "down";
   add(d_.parallel > 0 ? hf_from_several("add", {fed, attended, "in"})
                       : hf_from_several("add", {fed, "residual"}));
+  if (d_.after_norms) norm("norm");
   JsonWriter out = JsonWriter::object();
   out["layers"] = std::move(layers_);
   return out;

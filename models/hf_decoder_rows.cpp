@@ -47,7 +47,12 @@ constexpr Flag kFlags[] = {{"rotary", &Decoder::rotary},
                            {"sigmoid_scores", &Decoder::sigmoid_scores},
                            {"normalized_scores", &Decoder::normalized_scores},
                            {"shared_gate", &Decoder::shared_gate},
-                           {"sinks", &Decoder::sinks}};
+                           {"sinks", &Decoder::sinks},
+                           {"after_norms", &Decoder::after_norms},
+                           {"inner_norms", &Decoder::inner_norms},
+                           {"attention_gate", &Decoder::attention_gate},
+                           {"qk_scales", &Decoder::qk_scales},
+                           {"qk_norm_bias", &Decoder::qk_norm_bias}};
 
 /// Attention as the config wants it, or as the library runs it for the type.
 bool fused(const HfFields& fields, const HfType& type) {
@@ -64,7 +69,7 @@ class Each {
   Each(const HfFields& fields, const HfType& type, int64_t layers)
       : f_(fields), type_(type), layers_(layers) {}
   std::vector<bool> windowed() const {
-    return by_names("layer_types", {"sliding_attention", "chunked_attention"}, "windowed");
+    return by_names("layer_types", {"sliding_attention", "chunked_attention", "local"}, "windowed");
   }
   std::vector<bool> dense() const {
     auto out = by_names("mlp_layer_types", {"dense"}, "dense");
@@ -85,14 +90,16 @@ class Each {
       out[static_cast<std::size_t>(i)] = f_.whole(*spec, variables).value_or(0) != 0;
     }
     const Json* said = hf_spec(type_, list);
-    const Json* types = said != nullptr ? f_.find(said->as_text().substr(1)) : nullptr;
+    const bool has =
+        said != nullptr && type_.library->at("fields").find(said->as_text().substr(1)) != nullptr;
+    const Json* types = has ? f_.find(said->as_text().substr(1)) : nullptr;
     if (types == nullptr) return out;
     if (static_cast<int64_t>(types->items().size()) != layers_)
       types->fail(fmt::format("{} names of layers for {} layers", types->items().size(), layers_));
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::string& name = types->items()[i].as_text();
       out[i] = std::find(names.begin(), names.end(), name) != names.end();
-      if (!out[i] && name != "full_attention" && name != "sparse")
+      if (!out[i] && name != "full_attention" && name != "sparse" && name != "global")
         types->items()[i].fail(fmt::format("layers of the kind \"{}\" are not understood", printable(name)));
     }
     return out;
@@ -136,10 +143,11 @@ HfActivation hf_activation(const std::string& name, const Json& where) {
   for (const char* same : {"relu", "relu6", "sigmoid", "tanh"}) {
     if (name == same) return {same};
   }
+  if (name == "xielu") return {"xielu"};
   if (name == "hardswish") return {"hard-swish"};
   where.fail(
       fmt::format("activation \"{}\" is not understood; known: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, "
-                  "silu, relu, relu2, relu6, sigmoid, tanh, hardswish",
+                  "silu, relu, relu2, relu6, xielu, sigmoid, tanh, hardswish",
                   printable(name)));
 }
 

@@ -164,9 +164,10 @@ const Json* HfFields::find(std::string_view name) const {
 std::optional<int64_t> HfFields::whole(const Json& spec, const Variables& variables) const {
   if (spec.is_array()) {
     std::optional<int64_t> out;
-    for (const Json& each : spec.items()) {  // all are asked for, so that finish() knows them
-      const auto value = whole(each, variables);
-      if (!out) out = value;
+    for (const Json& each : spec.items()) {
+      if (!out) out = whole(each, variables);
+      if (!is_expression(each)) continue;
+      for (const std::string& name : names_in(each.as_text())) asked_.insert(name);  // all, for finish()
     }
     return out;
   }

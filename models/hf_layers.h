@@ -28,6 +28,9 @@ struct Decoder {
   int64_t parallel = 0;
   bool tied = false, embedding_norm = false, final_norm = true, head = true;
   bool pre_norms = true, post_norms = false;  ///< in front of attention and feed-forward, and behind
+  bool after_norms = false;                   ///< behind the sums of these with what they were made of
+  bool inner_norms = false;                   ///< in front of the last product of each
+  bool attention_gate = false;                ///< what attention makes times the sigmoid of a product
   /// Experts: 0: one feed-forward network.
   int64_t experts = 0, active = 0;
   bool expert_bias = false;    ///< of the experts' products and of the router's
@@ -43,8 +46,8 @@ struct Decoder {
   /// a key that turns, the width of a value; kv_rank 0: none.
   int64_t query_rank = 0, kv_rank = 0, rope_dim = 0, value_dim = 0;
   bool sinks = false;  ///< a learned score for each head
-  int64_t qk_norm =
-      0;  ///< norms of queries and keys: 1 one scale for all heads, 2 of the width, 3 a scale a head
+  bool qk_scales = true, qk_norm_bias = false;
+  int64_t qk_norm = 0;  ///< norms of queries and keys: 1 one scale for all heads, 2 of the width, 3 a scale a head
   int64_t window = 0;  ///< keys that a query of a windowed layer sees
   double dropout = 0;  ///< of scores
   struct Layer {

@@ -55,6 +55,14 @@ Lowered softplus(const LayerInput& in) { return activation(in, Keeps::input, fal
 Lowered hard_sigmoid(const LayerInput& in) { return activation(in, Keeps::input, false, 4, 3); }
 Lowered hard_swish(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 6); }
 
+/// Of Huang et al. 2024 (arXiv 2411.13010), with two learned numbers.
+Lowered xielu(const LayerInput& in) {
+  Lowered out = activation(in, Keeps::input, false, 10, 14);
+  out.parameters = {{"alpha_p", 1}, {"alpha_n", 1}};
+  out.backward_weights = {reduction(Pass::backward_weights, in.total(out.output), 2, in.element_size())};
+  return out;
+}
+
 /// Forward reads x, writes y and a mask of one byte an element, which alone is kept; backward reads dy and
 /// the mask.
 Lowered dropout(const LayerInput& in) {
@@ -90,6 +98,7 @@ void register_activation(Registry<LayerType>& registry) {
   registry.add({"softplus", "log(1 + exp(x))", softplus});
   registry.add({"hard-sigmoid", "min(max(x + 3, 0), 6) / 6", hard_sigmoid});
   registry.add({"hard-swish", "x min(max(x + 3, 0), 6) / 6", hard_swish});
+  registry.add({"xielu", "xIELU: a parabola above 0, an exponential below, two learned numbers", xielu});
   registry.add({"dropout", "zeroes a share p of the elements", dropout});
 }
 

@@ -199,7 +199,9 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
       if (pass == Pass::backward_weights) k.written = Bytes{size} * scales;
       return k;
     };
-    out.parameters.push_back({name, scales, false, divided && over == "head"});
+    const int64_t numbers = in.attributes.boolean("qk_norm_bias", false) ? 2 : 1;
+    if (in.attributes.boolean("qk_norm_affine", true))
+      out.parameters.push_back({name, product({scales, numbers}), false, divided && over == "head"});
     out.forward.insert(out.forward.begin(), kernel(Pass::forward, 1, 4));
     for (Exchange& e : out.forward_exchanges) e = {e.kind, e.after + 1, e.before + 1, e.elements};
     out.backward_data.push_back(kernel(Pass::backward_data, 2, 8));

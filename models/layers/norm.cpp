@@ -102,13 +102,15 @@ Lowered layer_norm(const LayerInput& in) {
 /// multiplies.
 Lowered rms_norm(const LayerInput& in) {
   const Shape& shape = in.only(1);
-  Lowered out = row_norm(in, elements(shape) / shape.back(), 1, 1, {{"scale", shape.back()}});
+  const bool affine = in.attributes.boolean("affine", true);
+  Lowered out = row_norm(in, elements(shape) / shape.back(), 1, 1,
+                         affine ? std::vector<Parameter>{{"scale", shape.back()}} : std::vector<Parameter>{});
   out.forward[0].eager = out.backward_data[0].eager = true;
   const auto keep = [&](int64_t size) {
     out.own.push_back({elements(shape), size});
     out.own.back().composed = true;
   };
-  if (!in.frozen) keep(0);
+  if (!in.frozen && affine) keep(0);
   if (in.element_size() < 4) {
     out.keeps_input = false;
     keep(4);
