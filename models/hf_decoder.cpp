@@ -54,9 +54,15 @@ class Block {
   JsonWriter attention(std::initializer_list<std::string> from) const;
   void attend(const std::string& reads);
   void attend_latent(const std::string& reads);
+  void mix(const std::string& reads);
+  void attend_or_mix(const std::string& reads);
+  void add_named(JsonWriter layer, const char* name) {
+    layer["name"] = name;
+    add(std::move(layer));
+  }
   void experts(const std::string& reads);
   void feed_forward(const std::string& reads);
-  void gated(const std::string& prefix, const std::string& features, bool bias, const std::string& reads);
+  void dense(const std::string& prefix, const std::string& features, bool bias, const std::string& reads);
 
   const Decoder& d_;
   const Decoder::Layer& layer_;
@@ -104,7 +110,15 @@ void Block::attend_latent(const std::string& reads) {
     linear("query_down", "whole", "=query_rank", d_.qkv_bias, reads);
     norm("query_norm");
   }
-  linear("query", "columns", "=heads*head_dim", false, d_.query_rank > 0 ? "query_norm" : reads);
+  std::string query = d_.query_rank > 0 ? "query_norm" : reads;
+  if (d_.index_heads > 0) {
+    JsonWriter indexer = hf_from_several("indexer", {query, reads});
+    indexer["heads"] = d_.index_heads;
+    indexer["head_dim"] = d_.index_dim;
+    add_named(std::move(indexer), "indexer");
+    query = "indexer";
+  }
+  linear("query", "columns", "=heads*head_dim", false, query);
   linear("kv_down", "whole", "=kv_rank+rope_dim", d_.qkv_bias, reads);
   add({{"type", "slice"}, {"name", "latent"}, {"axis", 1}, {"end", "=kv_rank"}});
   norm("kv_norm");
@@ -115,13 +129,87 @@ void Block::attend_latent(const std::string& reads) {
   add(std::move(out));
 }
 
-void Block::gated(const std::string& prefix, const std::string& features, bool bias,
+/// A layer with a memory between products, as the library has them.
+void Block::mix(const std::string& reads) {
+  const int64_t inner = d_.mix_heads * d_.mix_dim;
+  const auto made = [&](const char* name, int64_t features, const std::string& from) {
+    linear(name, "whole", fmt::format("={}", features), d_.mix_bias, from);
+  };
+  if (d_.mixer == "mamba2") {
+    made("mixer_in", 2 * inner + 2 * d_.mix_groups * d_.mix_state + d_.mix_heads, reads);
+    JsonWriter out = {{"type", "mamba2"},      {"heads", d_.mix_heads},   {"head_dim", d_.mix_dim},
+                      {"state", d_.mix_state}, {"groups", d_.mix_groups}, {"kernel", d_.mix_kernel},
+                      {"chunk", d_.mix_chunk}, {"norm", d_.mix_norm},     {"conv_bias", d_.mix_conv_bias}};
+    return add_named(std::move(out), "mixer");
+  }
+  if (d_.mixer == "mamba") {
+    made("mixer_in", 2 * inner, reads);
+    return add_named({{"type", "mamba"},
+                      {"state", d_.mix_state},
+                      {"rank", d_.mix_rank},
+                      {"kernel", d_.mix_kernel},
+                      {"conv_bias", d_.mix_conv_bias},
+                      {"norms", d_.mix_norms}},
+                     "mixer");
+  }
+  if (d_.mixer == "short-conv") {
+    made("mixer_in", 3 * d_.hidden, reads);
+    return add_named({{"type", "short-conv"}, {"kernel", d_.mix_kernel}, {"bias", d_.mix_conv_bias}},
+                     "mixer");
+  }
+  const bool delta = d_.mixer != "lightning", low = d_.mixer == "kda";
+  const int64_t values = d_.mix_values * d_.mix_value_dim;
+  made("mixer_qkv", 2 * inner + values, reads);
+  if (low) made("mixer_gate_down", d_.mix_dim, reads);
+  made("mixer_gate", values, low ? "" : reads);
+  if (low) made("mixer_decay_down", d_.mix_dim, reads);
+  if (delta) made("mixer_decay", low ? inner : d_.mix_values, low ? "" : reads);
+  if (delta) made("mixer_write", d_.mix_values, reads);
+  JsonWriter out =
+      delta ? hf_from_several("linear-attention", {"mixer_qkv", "mixer_gate", "mixer_decay", "mixer_write"})
+            : hf_from_several("linear-attention", {"mixer_qkv", "mixer_gate"});
+  out["heads"] = d_.mix_heads;
+  out["value_heads"] = d_.mix_values;
+  out["head_dim"] = d_.mix_dim;
+  out["value_dim"] = d_.mix_value_dim;
+  out["chunk"] = d_.mix_chunk;
+  if (delta) out["kernel"] = d_.mix_kernel;
+  out[delta ? "delta" : "norm_width"] = true;
+  add_named(std::move(out), "mixer");
+}
+
+/// Up to "projection".
+void Block::attend_or_mix(const std::string& reads) {
+  if (layer_.mixed || d_.both) {
+    mix(reads);
+    linear(d_.both ? "mixer_projection" : "projection", "whole", "=hidden", d_.mix_bias);
+    if (!d_.both) return;
+  }
+  d_.kv_rank > 0 ? attend_latent(reads) : attend(reads);
+  if (d_.attention_gate) {
+    layers_.back()["name"] = "attention";
+    linear("attention_gate", "columns", "=heads*head_dim", false, reads);
+    add_named({{"type", "sigmoid"}}, "attention_weight");
+    add(hf_from_several("mul", {"attention", "attention_weight"}));
+  }
+  if (d_.inner_norms) norm("attention_inner_norm");
+  linear(d_.both ? "attention_projection" : "projection", "rows", "=hidden", d_.out_bias);
+  if (d_.both) add_named(hf_from_several("add", {"attention_projection", "mixer_projection"}), "projection");
+}
+
+/// One feed-forward network.
+void Block::dense(const std::string& prefix, const std::string& features, bool bias,
                   const std::string& reads) {
-  linear(prefix + "gate", "columns", features, bias, reads);
-  activate(prefix + "activation");
-  linear(prefix + "up", "columns", features, bias, reads);
-  add(hf_from_several("mul", {prefix + "activation", prefix + "up"}));
-  if (d_.inner_norms) norm(prefix + "inner_norm");
+  if (d_.gated) {
+    linear(prefix + "gate", "columns", features, bias, reads);
+    activate(prefix + "activation");
+    linear(prefix + "up", "columns", features, bias, reads);
+    add(hf_from_several("mul", {prefix + "activation", prefix + "up"}));
+    if (d_.inner_norms) norm(prefix + "inner_norm");
+  } else {
+    linear(prefix + "up", "columns", features, bias, reads);
+    activate(prefix + "activation");
+  }
   linear(prefix + "down", "rows", "=hidden", bias);
 }
 
@@ -130,6 +218,7 @@ void Block::experts(const std::string& reads) {
                         {"from", reads},       {"split", "experts"},
                         {"count", d_.experts}, {"active", d_.active},
                         {"feed", "=feed"}};
+  if (!d_.gated) experts["gated"] = false;
   if (d_.expert_bias) experts["bias"] = true;
   if (d_.router_scores) experts["score_bias"] = true;
   if (d_.sigmoid_scores) experts["sigmoid"] = true;
@@ -138,7 +227,7 @@ void Block::experts(const std::string& reads) {
   if (d_.gate_limit > 0) experts["limit"] = d_.gate_limit;
   add(std::move(experts));
   if (d_.shared == 0) return;
-  gated("shared_", "=shared", d_.feed_bias, reads);
+  dense("shared_", "=shared", d_.feed_bias, reads);
   std::string shared = "shared_down";
   if (d_.shared_gate) {
     linear("shared_router", "whole", "=1", false, reads);
@@ -154,41 +243,29 @@ void Block::experts(const std::string& reads) {
 
 void Block::feed_forward(const std::string& reads) {
   if (d_.experts > 0 && !layer_.dense) return experts(reads);
-  const std::string features = layer_.dense ? "=dense_feed" : "=feed";
-  if (d_.gated) return gated("", features, d_.feed_bias, reads);
-  linear("up", "columns", features, d_.feed_bias, reads);
-  activate("activation");
-  linear("down", "rows", "=hidden", d_.feed_bias);
+  dense("", layer_.dense ? "=dense_feed" : "=feed", d_.feed_bias, reads);
 }
 
 JsonWriter Block::write() {
+  const bool attends = layer_.attends, feeds = layer_.feeds, parallel = d_.parallel > 0;
   if (d_.pre_norms) norm("norm1");
   const std::string first = d_.pre_norms ? "norm1" : "in";
-  d_.kv_rank > 0 ? attend_latent(first) : attend(first);
-  if (d_.attention_gate) {
-    layers_.back()["name"] = "attention";
-    linear("attention_gate", "columns", "=heads*head_dim", false, first);
-    add({{"type", "sigmoid"}, {"name", "attention_weight"}});
-    add(hf_from_several("mul", {"attention", "attention_weight"}));
-  }
-  if (d_.inner_norms) norm("attention_inner_norm");
-  linear("projection", "rows", "=hidden", d_.out_bias);
-  if (d_.post_norms) norm("attention_norm");
-  const std::string attended = d_.post_norms ? "attention_norm" : "projection";
-  if (d_.parallel == 0) {
-    JsonWriter residual = hf_from_several("add", {attended, "in"});
-    residual["name"] = d_.after_norms ? "sum" : "residual";
-    add(std::move(residual));
+  std::string attended = "projection", residual = attends ? "residual" : "in";
+  if (attends) {
+    attend_or_mix(first);
+    if (d_.post_norms) norm(attended = "attention_norm");
+    if (!parallel) add_named(hf_from_several("add", {attended, "in"}), d_.after_norms ? "sum" : "residual");
     if (d_.after_norms) norm("residual");
   }
-  const bool own_norm = d_.pre_norms && d_.parallel != 1;
-  if (own_norm) norm("norm2", d_.parallel > 0 ? "in" : "residual");
-  feed_forward(own_norm ? "norm2" : d_.parallel > 0 ? first : "residual");
-  if (d_.post_norms) norm("feed_norm");
-  const std::string fed = d_.post_norms ? "feed_norm" : "down";
-  add(d_.parallel > 0 ? hf_from_several("add", {fed, attended, "in"})
-                      : hf_from_several("add", {fed, "residual"}));
-  if (d_.after_norms) norm("norm");
+  if (feeds) {
+    const bool own_norm = attends && d_.pre_norms && d_.parallel != 1;
+    if (own_norm) norm("norm2", parallel ? "in" : "residual");
+    feed_forward(own_norm ? "norm2" : parallel || !attends ? first : "residual");
+    std::string fed = "down";
+    if (d_.post_norms) norm(fed = "feed_norm");
+    add(parallel ? hf_from_several("add", {fed, attended, "in"}) : hf_from_several("add", {fed, residual}));
+    if (d_.after_norms) norm("norm");
+  }
   JsonWriter out = JsonWriter::object();
   out["layers"] = std::move(layers_);
   return out;
@@ -196,7 +273,15 @@ JsonWriter Block::write() {
 
 /// What a block of this kind is called.
 std::string kind_of(const Decoder::Layer& layer) {
-  return layer.dense ? layer.windowed ? "dense_windowed" : "dense" : layer.windowed ? "windowed" : "decoder";
+  std::string out = layer.dense ? "dense" : "";
+  const auto add = [&](bool is, const char* word) {
+    if (is) out += (out.empty() ? "" : "_") + std::string(word);
+  };
+  add(layer.windowed, "windowed");
+  add(layer.mixed, "mixed");
+  add(!layer.attends, "feed");
+  add(!layer.feeds, "alone");
+  return out.empty() ? "decoder" : out;
 }
 
 /// The blocks in order: all alike, dense ones first, or as they come.
@@ -216,7 +301,8 @@ void add_blocks(const Decoder& d, JsonWriter& layers, JsonWriter& blocks) {
     ++runs.back().second;
   }
   if (runs.size() == 1) return use(written[0], "decoder", "=layers");
-  if (runs.size() == 2 && runs[0].first.dense && !runs[1].first.dense) {
+  if (runs.size() == 2 && runs[0].first == Decoder::Layer{.dense = true} &&
+      runs[1].first == Decoder::Layer{}) {
     use(written[0], "dense", "=dense_layers");
     return use(written[1], "decoder", "=layers-dense_layers");
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "models/hf_layers.h"
 
@@ -16,16 +17,23 @@ struct Size {
   int64_t low;
 };
 constexpr int64_t kMost = 1'000'000'000;
-constexpr Size kSizes[] = {{"layers", &Decoder::layers, 1},         {"hidden", &Decoder::hidden, 1},
-                           {"heads", &Decoder::heads, 1},           {"kv_heads", &Decoder::kv_heads, 1},
-                           {"head_dim", &Decoder::head_dim, 1},     {"feed", &Decoder::feed, 1},
-                           {"vocabulary", &Decoder::vocabulary, 1}, {"sequence", &Decoder::sequence, 1},
-                           {"positions", &Decoder::positions, 0},   {"parallel", &Decoder::parallel, 0},
-                           {"experts", &Decoder::experts, 0},       {"active", &Decoder::active, 0},
-                           {"shared", &Decoder::shared, 0},         {"dense_feed", &Decoder::dense_feed, 0},
-                           {"query_rank", &Decoder::query_rank, 0}, {"kv_rank", &Decoder::kv_rank, 0},
-                           {"rope_dim", &Decoder::rope_dim, 0},     {"value_dim", &Decoder::value_dim, 0},
-                           {"qk_norm", &Decoder::qk_norm, 0},       {"window", &Decoder::window, 0}};
+constexpr Size kSizes[] = {
+    {"layers", &Decoder::layers, 1},         {"hidden", &Decoder::hidden, 1},
+    {"heads", &Decoder::heads, 1},           {"kv_heads", &Decoder::kv_heads, 1},
+    {"head_dim", &Decoder::head_dim, 1},     {"feed", &Decoder::feed, 1},
+    {"vocabulary", &Decoder::vocabulary, 1}, {"sequence", &Decoder::sequence, 1},
+    {"positions", &Decoder::positions, 0},   {"parallel", &Decoder::parallel, 0},
+    {"experts", &Decoder::experts, 0},       {"active", &Decoder::active, 0},
+    {"shared", &Decoder::shared, 0},         {"dense_feed", &Decoder::dense_feed, 0},
+    {"query_rank", &Decoder::query_rank, 0}, {"kv_rank", &Decoder::kv_rank, 0},
+    {"rope_dim", &Decoder::rope_dim, 0},     {"value_dim", &Decoder::value_dim, 0},
+    {"qk_norm", &Decoder::qk_norm, 0},       {"window", &Decoder::window, 0},
+    {"mix_heads", &Decoder::mix_heads, 0},   {"mix_dim", &Decoder::mix_dim, 0},
+    {"mix_values", &Decoder::mix_values, 0}, {"mix_value_dim", &Decoder::mix_value_dim, 0},
+    {"mix_state", &Decoder::mix_state, 0},   {"mix_groups", &Decoder::mix_groups, 1},
+    {"mix_kernel", &Decoder::mix_kernel, 1}, {"mix_chunk", &Decoder::mix_chunk, 1},
+    {"mix_rank", &Decoder::mix_rank, 0},     {"index_heads", &Decoder::index_heads, 0},
+    {"index_dim", &Decoder::index_dim, 0}};
 
 struct Flag {
   const char* key;
@@ -52,7 +60,12 @@ constexpr Flag kFlags[] = {{"rotary", &Decoder::rotary},
                            {"inner_norms", &Decoder::inner_norms},
                            {"attention_gate", &Decoder::attention_gate},
                            {"qk_scales", &Decoder::qk_scales},
-                           {"qk_norm_bias", &Decoder::qk_norm_bias}};
+                           {"qk_norm_bias", &Decoder::qk_norm_bias},
+                           {"both", &Decoder::both},
+                           {"mix_conv_bias", &Decoder::mix_conv_bias},
+                           {"mix_norm", &Decoder::mix_norm},
+                           {"mix_norms", &Decoder::mix_norms},
+                           {"mix_bias", &Decoder::mix_bias}};
 
 /// Attention as the config wants it, or as the library runs it for the type.
 bool fused(const HfFields& fields, const HfType& type) {
@@ -63,61 +76,122 @@ bool fused(const HfFields& fields, const HfType& type) {
   return type.library->text("attention", "sdpa") != "eager";
 }
 
-/// An expression of the row for each layer `i`; lists of the config that say it themselves come first.
+/// What the layers of a list are called: by the library, and in older files.
+const std::map<std::string, Decoder::Layer, std::less<>>& kinds() {
+  using L = Decoder::Layer;
+  static const std::map<std::string, L, std::less<>> all{
+      {"full_attention", L{}},
+      {"attention", L{}},
+      {"global", L{}},
+      {"sliding_attention", L{.windowed = true}},
+      {"chunked_attention", L{.windowed = true}},
+      {"local", L{.windowed = true}},
+      {"linear_attention", L{.mixed = true}},
+      {"mamba", L{.mixed = true}},
+      {"conv", L{.mixed = true}},
+      {"hybrid", L{}},
+      {"moe", L{.attends = false}},
+      {"mlp", L{.dense = true, .attends = false}},
+  };
+  return all;
+}
+
+/// Layers as the row's expressions of `i` have them; a list of the config that says so itself comes first.
 class Each {
  public:
-  Each(const HfFields& fields, const HfType& type, int64_t layers)
-      : f_(fields), type_(type), layers_(layers) {}
-  std::vector<bool> windowed() const {
-    return by_names("layer_types", {"sliding_attention", "chunked_attention", "local"}, "windowed");
-  }
-  std::vector<bool> dense() const {
-    auto out = by_names("mlp_layer_types", {"dense"}, "dense");
-    const Json* indices = f_.find("mlp_only_layers");
-    for (std::size_t i = 0; indices != nullptr && i < indices->items().size(); ++i)
-      out[static_cast<std::size_t>(indices->items()[i].as_int(0, layers_ - 1))] = true;
-    return out;
+  Each(const HfFields& fields, const HfType& type, Decoder& decoder) : f_(fields), type_(type), d_(decoder) {}
+
+  void read() {
+    auto& all = d_.each;
+    all.resize(static_cast<std::size_t>(d_.layers));
+    const bool singly = flag("single");
+    if (const Json* names = list("layer_types", true)) {
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] = kind_of(names->items()[i], singly);
+    } else if (const Json* letters = hf_spec(type_, "layer_pattern")) {
+      const std::string pattern = f_.text(*letters);
+      for (std::size_t i = 0; i < std::min(all.size(), pattern.size()); ++i) all[i] = lettered(pattern[i]);
+    } else {
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        all[i].mixed = value("mixed", i);
+        all[i].windowed = value("windowed", i);
+      }
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].attends) all[i].dense = value("dense", i);
+      if (!d_.mixer.empty() || !all[i].mixed) continue;
+      f_.config().fail(fmt::format("layers without attention are not understood of \"{}\"", type_.name));
+    }
+    if (const Json* names = list("mlp_layer_types", true)) {
+      for (std::size_t i = 0; i < all.size(); ++i) all[i].dense = dense(names->items()[i]);
+    }
+    mark("mlp_only_layers", [](Decoder::Layer& layer) { layer.dense = true; });
+    mark("attends_at", [](Decoder::Layer& layer) { layer.mixed = false; });
+    if (list("experts_at", false) != nullptr)
+      for (Decoder::Layer& layer : all) layer.dense = true;
+    mark("experts_at", [](Decoder::Layer& layer) { layer.dense = false; });
+    if (flag("alone"))
+      for (Decoder::Layer& layer : all) layer.feeds = false;
+    for (Decoder::Layer& layer : all) {
+      layer.windowed = layer.windowed && d_.window > 0 && !layer.mixed;
+      layer.dense = layer.dense && d_.experts > 0;
+    }
   }
 
  private:
-  std::vector<bool> by_names(const char* list, std::initializer_list<std::string_view> names,
-                             const char* key) const {
-    std::vector<bool> out(static_cast<std::size_t>(layers_));
+  bool flag(const char* key) const {
     const Json* spec = hf_spec(type_, key);
+    return spec != nullptr && f_.whole(*spec).value_or(0) != 0;
+  }
+  bool value(const char* key, std::size_t layer) const {
+    const Json* spec = hf_spec(type_, key);
+    if (spec == nullptr) return false;
     Variables variables = f_.variables();
-    for (int64_t i = 0; spec != nullptr && i < layers_; ++i) {
-      variables.set("i", i);
-      out[static_cast<std::size_t>(i)] = f_.whole(*spec, variables).value_or(0) != 0;
-    }
-    const Json* said = hf_spec(type_, list);
+    variables.set("i", static_cast<int64_t>(layer));
+    return f_.whole(*spec, variables).value_or(0) != 0;
+  }
+  /// The list of the field that the row names; null: not of the type, or left out.
+  const Json* list(const char* key, bool of_layers) const {
+    const Json* said = hf_spec(type_, key);
     const bool has =
-        said != nullptr && type_.library->at("fields").find(said->as_text().substr(1)) != nullptr;
-    const Json* types = has ? f_.find(said->as_text().substr(1)) : nullptr;
-    if (types == nullptr) return out;
-    if (static_cast<int64_t>(types->items().size()) != layers_)
-      types->fail(fmt::format("{} names of layers for {} layers", types->items().size(), layers_));
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::string& name = types->items()[i].as_text();
-      out[i] = std::find(names.begin(), names.end(), name) != names.end();
-      if (!out[i] && name != "full_attention" && name != "sparse" && name != "global")
-        types->items()[i].fail(fmt::format("layers of the kind \"{}\" are not understood", printable(name)));
-    }
+        said != nullptr && (std::string_view(key).ends_with("_at") ||
+                            type_.library->at("fields").find(said->as_text().substr(1)) != nullptr);
+    const Json* out = has ? f_.find(said->as_text().substr(1)) : nullptr;
+    if (out != nullptr && of_layers && static_cast<int64_t>(out->items().size()) != d_.layers)
+      out->fail(fmt::format("{} names of layers for {} layers", out->items().size(), d_.layers));
     return out;
+  }
+  template <typename Change>
+  void mark(const char* key, Change change) {
+    const Json* indices = std::string_view(key) == "mlp_only_layers" ? f_.find(key) : list(key, false);
+    for (std::size_t i = 0; indices != nullptr && i < indices->items().size(); ++i)
+      change(d_.each[static_cast<std::size_t>(indices->items()[i].as_int(0, d_.layers - 1))]);
+  }
+  static Decoder::Layer kind_of(const Json& name, bool singly) {
+    const auto at = kinds().find(name.as_text());
+    if (at == kinds().end() || (!at->second.attends && !singly))
+      name.fail(fmt::format("layers of the kind \"{}\" are not understood", printable(name.as_text())));
+    Decoder::Layer out = at->second;
+    if (singly && out.attends) out.feeds = false;
+    return out;
+  }
+  /// Of Nemotron-H's pattern of letters.
+  Decoder::Layer lettered(char letter) const {
+    if (letter == 'M') return {.mixed = true, .feeds = false};
+    if (letter == '*') return {.feeds = false};
+    if (letter == '-') return {.dense = true, .attends = false};
+    if (letter != 'E') f_.config().fail(fmt::format("a layer \"{}\" is unknown; known: M, *, -, E", letter));
+    return {.attends = false};
+  }
+  static bool dense(const Json& name) {
+    if (name.as_text() != "dense" && name.as_text() != "sparse" && name.as_text() != "moe")
+      name.fail(fmt::format("\"{}\" is unknown; known: dense, sparse", printable(name.as_text())));
+    return name.as_text() == "dense";
   }
 
   const HfFields& f_;
   const HfType& type_;
-  const int64_t layers_;
+  Decoder& d_;
 };
-
-void read_each(const HfFields& f, const HfType& type, Decoder& d) {
-  d.each.resize(static_cast<std::size_t>(d.layers));
-  const Each each(f, type, d.layers);
-  const auto windowed = each.windowed();
-  const auto dense = each.dense();
-  for (std::size_t i = 0; i < d.each.size(); ++i)
-    d.each[i] = {d.window > 0 && windowed[i], d.experts > 0 && dense[i]};
-}
 
 }  // namespace
 
@@ -188,7 +262,8 @@ Decoder hf_decoder(const HfFields& f, const HfType& type) {
   d.gate_limit = real("gate_limit", 0);
   d.dropout = real("dropout", 0);
   if (d.dropout >= 1) f.config().fail(fmt::format("a dropout of {} leaves nothing", d.dropout));
-  read_each(f, type, d);
+  if (const Json* mixer = hf_spec(type, "mixer")) d.mixer = f.text(*mixer);
+  Each(f, type, d).read();
   if (d.experts > 0 && d.active > d.experts)
     f.config().fail(fmt::format("{} active experts of {}: at most all of them", d.active, d.experts));
   return d;

@@ -125,6 +125,8 @@ HfFields::HfFields(const Json& config, const HfType& type) : config_(config), ty
                                ? std::max<int64_t>(1, static_cast<int64_t>(labels->members().size()))
                                : config.integer("num_labels", 2, 1, 1'000'000));
   for (const auto& [name, value] : values_) {
+    if (value->is_array()) variables_.set(name + "__count", static_cast<int64_t>(value->items().size()));
+    if (value->is_text()) variables_.set(name + "__count", static_cast<int64_t>(value->as_text().size()));
     if (value->kind() == Json::Kind::boolean) {
       variables_.set(name, value->as_bool() ? 1 : 0);
     } else if (value->is_integer()) {
@@ -182,7 +184,7 @@ std::optional<int64_t> HfFields::whole(const Json& spec, const Variables& variab
     if (at != values_.end() && at->second->kind() == Json::Kind::null) {
       all = false;
     } else if (variables.find(name) == nullptr) {
-      if (at != values_.end())
+      if (at != values_.end() && !(at->second->is_text() && at->second->as_text() == "auto"))
         at->second->fail(fmt::format("\"{}\": expected a whole number", printable(name)));
       all = false;
     }

@@ -47,11 +47,21 @@ struct Decoder {
   int64_t query_rank = 0, kv_rank = 0, rope_dim = 0, value_dim = 0;
   bool sinks = false;  ///< a learned score for each head
   bool qk_scales = true, qk_norm_bias = false;
-  int64_t qk_norm = 0;  ///< norms of queries and keys: 1 one scale for all heads, 2 of the width, 3 a scale a head
+  int64_t qk_norm =
+      0;  ///< norms of queries and keys: 1 one scale for all heads, 2 of the width, 3 a scale a head
   int64_t window = 0;  ///< keys that a query of a windowed layer sees
   double dropout = 0;  ///< of scores
+  /// What some layers have in place of attention, or "both" beside it: "mamba2", "mamba", "short-conv",
+  /// "delta" (gated delta rule), "kda" (its decays of a feature, of low rank), "lightning".
+  std::string mixer;
+  bool both = false;
+  int64_t mix_heads = 0, mix_dim = 0, mix_values = 0, mix_value_dim = 0, mix_state = 0, mix_groups = 1,
+          mix_kernel = 4, mix_chunk = 64, mix_rank = 0;
+  bool mix_conv_bias = true, mix_norm = true, mix_bias = false, mix_norms = false;
+  int64_t index_heads = 0, index_dim = 0;  ///< of an indexer that chooses keys; 0: none
   struct Layer {
-    bool windowed = false, dense = false;
+    bool windowed = false, dense = false, mixed = false;
+    bool attends = true, feeds = true;  ///< a layer may have one of them alone
     bool operator==(const Layer&) const = default;
   };
   std::vector<Layer> each;  ///< of the layers
