@@ -28,6 +28,11 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& groups() {
   return all;
 }
 
+bool in_group(const std::string& group, std::string_view name) {
+  const auto& names = groups().find(group)->second;
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
 /// "self_query" of a decoder with two attentions, and "shared_up" beside experts, are a query and an up.
@@ -38,22 +43,82 @@ std::string_view without_prefix(std::string_view name) {
   return name;
 }
 
-bool selects(const Adapter& adapter, const std::string& layer) {
-  const std::string_view name = last_part(layer), bare = without_prefix(name);
-  return std::any_of(adapter.on.begin(), adapter.on.end(), [&](const std::string& on) {
-    const auto group = groups().find(on);
-    if (group == groups().end()) return on == name || on == bare;
-    return std::find(group->second.begin(), group->second.end(), bare) != group->second.end();
-  });
+bool is_type(const Layer& layer, std::string_view type) {
+  return layer.type != nullptr && layer.type->name == type;
 }
+
+/// Experts without biases lie in stacks that PEFT 0.21 gives pairs of matrices; those with biases (GPT-OSS)
+/// it leaves alone, their router too.
+bool takes_pairs(const Layer& layer) {
+  return is_type(layer, "experts") && !Attributes(layer.attributes).boolean("bias", false);
+}
+
+bool is_packed(const Layer& layer) { return Attributes(layer.attributes).boolean("packed", false); }
+
+/// The names of layers that somebody wants adapted, and which of them there are.
+class Wanted {
+ public:
+  /// `experts`: some take pairs; then "mlp" and "all-linear" are these and their routers, as PEFT has it.
+  Wanted(const Adapter& adapter, bool experts) : names_(adapter.on), experts_(experts) {
+    const auto usual = std::find(names_.begin(), names_.end(), "default");
+    if (usual != names_.end()) {
+      names_.erase(usual);
+      names_.insert(names_.end(), {"query", "value"});
+    }
+    found_.resize(names_.size());
+  }
+
+  /// Whether a linear layer that answers to these names is wanted. All that know it are marked as found.
+  bool selects(const std::vector<std::string>& answers, bool output) {
+    std::set<std::string, std::less<>> all(answers.begin(), answers.end());
+    for (const auto& [group, members] : groups()) {
+      const bool other = group == "mlp" && experts_;
+      if (!other &&
+          std::any_of(members.begin(), members.end(), [&](const auto& m) { return all.contains(m); }))
+        all.insert(group);
+    }
+    const bool feed = std::any_of(answers.begin(), answers.end(),
+                                  [](const std::string& name) { return in_group("mlp", name); });
+    if (!output && !(feed && experts_)) all.insert("all-linear");
+    return knows(all);
+  }
+  /// Experts are in "mlp" even where none of them takes pairs.
+  bool selects_experts(const std::string& name) { return knows({name, "experts", "mlp", "all-linear"}); }
+  bool selects_router() { return knows({"router", "mlp", "all-linear"}); }
+
+  /// The first name that no layer answers to; null: all are found.
+  const std::string* missing() const {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (!found_[i]) return &names_[i];
+    }
+    return nullptr;
+  }
+  std::vector<std::string> known() const { return {known_.begin(), known_.end()}; }
+
+ private:
+  bool knows(const std::set<std::string, std::less<>>& answers) {
+    bool any = false;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (!answers.contains(names_[i])) continue;
+      found_[i] = any = true;
+    }
+    known_.insert(answers.begin(), answers.end());
+    return any;
+  }
+
+  std::vector<std::string> names_;
+  std::vector<bool> found_;
+  std::set<std::string, std::less<>> known_;
+  bool experts_;
+};
 
 void set(Json& attributes, const char* key, int64_t value) {
   attributes.set(key, Json::make_integer(value, attributes.place()));
 }
 
 void freeze(Layer& layer) {
-  const bool tied = layer.type != nullptr && layer.type->name == "tied-linear";
-  if (!layer.parameters.empty() || tied) set(layer.attributes, "frozen", 1);
+  const bool other = is_type(layer, "tied-linear") || layer.attributes.find("shared") != nullptr;
+  if (!layer.parameters.empty() || other) set(layer.attributes, "frozen", 1);
 }
 
 /// The layer that nobody reads; a loss only where there is no other.
@@ -72,7 +137,11 @@ uint32_t output_of(const std::vector<Layer>& layers) {
 /// The layers of a model again, in their order, with adapters between them.
 class Adapted {
  public:
-  Adapted(const Graph& graph, const Adapter& adapter) : old_(graph.layers()), adapter_(adapter) {
+  Adapted(const Graph& graph, const Adapter& adapter)
+      : old_(graph.layers()),
+        adapter_(adapter),
+        wanted_(adapter, std::any_of(old_.begin(), old_.end(), takes_pairs)),
+        sequences_(graph.sample().unit == "sequences") {
     readers_.resize(old_.size());
     for (uint32_t i = 0; i < old_.size(); ++i) {
       for (const uint32_t from : old_[i].inputs) readers_[from].push_back(i);
@@ -81,6 +150,7 @@ class Adapted {
   }
 
   int64_t adapters() const { return adapters_; }
+  const Wanted& wanted() const { return wanted_; }
   std::vector<Layer>& layers() { return layers_; }
   uint32_t now(uint32_t old) const { return now_[old].front(); }
 
@@ -95,13 +165,40 @@ class Adapted {
       return;
     }
     freeze(layer);
-    if (layer.type->name != "linear") {
+    if (layer.type->name == "experts") {
+      now_.push_back({experts(std::move(layer))});
+    } else if (layer.type->name != "linear") {
       now_.push_back({push(std::move(layer))});
-    } else if (const Layer* attention = packed_for(i)) {
-      now_.push_back(unpacked(layer, *attention));
+    } else if (const Layer* attention = packed_for(i); attention == nullptr) {
+      now_.push_back({linear(std::move(layer), is_output(i))});
+    } else if (is_packed(layer)) {
+      now_.push_back({linear(std::move(layer), false, {"qkv", "query", "key", "value"})});
     } else {
-      now_.push_back({linear(std::move(layer))});
+      now_.push_back(unpacked(layer, *attention));
     }
+  }
+
+  /// Of a language model: what makes words or classes is left out of "all-linear". A picture's classes are
+  /// not, since PEFT knows such a layer by the words that it makes.
+  bool is_output(uint32_t i) const {
+    if (!sequences_) return false;
+    return last_part(old_[i].name) == "head" || old_[i].attributes.text("split", "whole") == "vocabulary" ||
+           std::any_of(readers_[i].begin(), readers_[i].end(),
+                       [&](uint32_t reader) { return old_[reader].output.empty(); });
+  }
+
+  uint32_t experts(Layer layer) {
+    const bool experts = wanted_.selects_experts(std::string(last_part(layer.name))),
+               router = wanted_.selects_router();
+    if ((experts || router) && takes_pairs(layer)) {
+      if (adapter_.dropout > 0)
+        layer.attributes.fail(
+            "experts' inputs are shared by their pairs of matrices: dropout is not understood");
+      adapters_ += experts + router;
+      if (experts) set(layer.attributes, "adapter_rank", adapter_.rank);
+      if (router) set(layer.attributes, "router_rank", adapter_.rank);
+    }
+    return push(std::move(layer));
   }
 
   /// The attention that alone reads a projection of queries, keys and values.
@@ -122,13 +219,19 @@ class Adapted {
       layer.name = path + part;
       set(layer.attributes, "features", (out.empty() ? heads : kv_heads) * head_dim);
       layer.output.back() = (out.empty() ? heads : kv_heads) * head_dim;
-      out.push_back(linear(std::move(layer)));
+      out.push_back(linear(std::move(layer), false, {part, "qkv"}));
     }
     return out;
   }
 
-  /// A linear layer, with an adapter where it gets one.
-  uint32_t linear(Layer layer) {
+  /// A linear layer, with an adapter where it gets one. Layers that are one matrix in the code that people
+  /// fine-tune share what reads their input: rank x outputs of all is then what that matrix would have.
+  uint32_t linear(Layer layer, bool output, std::vector<std::string> answers = {}) {
+    const bool shares = answers.empty() && is_packed(layer);
+    answers.emplace_back(last_part(layer.name));
+    answers.emplace_back(without_prefix(last_part(layer.name)));
+    if (shares) answers.insert(answers.end(), {"gate_up", "gate", "up"});
+    if (output) answers.emplace_back("head");
     const std::string base = layer.name, split = layer.attributes.text("split", "whole");
     const std::size_t axis = feature_axis(Attributes(layer.attributes), layer.output);
     const int64_t features = layer.output[axis];
@@ -139,16 +242,20 @@ class Adapted {
       if (adapter_.keeps_inputs) set(layer.attributes, "keeps_input", 1);
     }
     const uint32_t whole = push(std::move(layer));
-    if (!selects(adapter_, base)) return whole;
+    if (!wanted_.selects(answers, output)) return whole;
     ++adapters_;
     uint32_t x = input;
-    if (adapter_.dropout > 0) {
+    const auto shared = shares ? first_halves_.find(input) : first_halves_.end();
+    if (shared == first_halves_.end() && adapter_.dropout > 0) {
       Json attributes = Json::make_object(place);
       attributes.set_path("p", fmt::format("{}", adapter_.dropout), place, true);
       x = push(made(base + ".lora_dropout", "dropout", {x}, std::move(attributes)));
     }
     // Between devices A is whole and B divided where outputs are, and the other way round where inputs are.
-    const uint32_t a = matrix(base + ".lora_a", x, adapter_.rank, split == "rows" ? "rows" : "whole", place);
+    const uint32_t a = shared != first_halves_.end() ? shared->second
+                                                     : matrix(base + ".lora_a", x, adapter_.rank,
+                                                              split == "rows" ? "rows" : "whole", place);
+    if (shares) first_halves_[input] = a;
     const uint32_t b = matrix(base + ".lora_b", a, features, split == "rows" ? "whole" : split, place);
     if (axis + 1 != layers_[whole].output.size()) {
       set(layers_[a].attributes, "axis", static_cast<int64_t>(axis));
@@ -183,6 +290,9 @@ class Adapted {
 
   const std::vector<Layer>& old_;
   const Adapter& adapter_;
+  Wanted wanted_;
+  const bool sequences_;                        ///< its samples
+  std::map<uint32_t, uint32_t> first_halves_;   ///< [layer that is read]: of layers that are one matrix
   std::vector<std::vector<uint32_t>> readers_;  ///< [layer of the model]
   std::vector<std::vector<uint32_t>> now_;      ///< [layer of the model]: what stands in its place
   std::vector<Layer> layers_;
@@ -193,7 +303,10 @@ const std::vector<OptionSpec>& adapter_options() {
   using Type = OptionSpec::Type;
   static const std::vector<OptionSpec> all{
       {"rank", Type::count, "8", "of the learned matrices", "", 1, 65536},
-      {"on", Type::text, "attention", "layers that get them, joined by +: attention, mlp, head, or names"},
+      {"on", Type::text, "default",
+       "layers that get them, joined by +: default = query+value, as PEFT has it; all-linear = PEFT's: all "
+       "linear layers but the output's; attention, mlp (with experts: these and their router), head, or "
+       "names"},
       {"dropout", Type::real, "0", "share of the adapter's inputs that are zeroed", "", 0, 0.99},
       {"store", Type::choice, "auto",
        "the weights of linear layers in blocks: half = as they are computed with, nf4 = 4 bits with a scale "
@@ -237,14 +350,18 @@ std::string to_text(const Adapter& a) {
 
 Graph with_adapter(const Graph& graph, const Adapter& adapter, const Place& place) {
   Adapted adapted(graph, adapter);
-  if (adapted.adapters() == 0) {
-    std::set<std::string> names;
-    for (const Layer& l : adapted.layers()) {
-      if (l.type != nullptr && l.type->name == "linear") names.emplace(last_part(l.name));
-    }
-    throw InputError(place, fmt::format("{} has no linear layer that \"{}\" names; it has {}", graph.name(),
-                                        printable(fmt::format("{}", fmt::join(adapter.on, "+"))),
-                                        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  const std::string* missing = adapted.wanted().missing();
+  if (missing != nullptr || adapted.adapters() == 0) {
+    const std::string name = missing != nullptr ? *missing : fmt::format("{}", fmt::join(adapter.on, "+"));
+    const std::vector<std::string> known = adapted.wanted().known();
+    throw InputError(
+        place, known.empty() ? fmt::format("{} has no linear layer", graph.name())
+               : missing == nullptr
+                   ? fmt::format("experts with biases, those of {}, get no pairs, and \"{}\" names no other "
+                                 "layer",
+                                 graph.name(), printable(name))
+                   : fmt::format("{} has no linear layer that \"{}\" names.{} It has {}", graph.name(),
+                                 printable(name), did_you_mean(name, known), fmt::join(known, ", ")));
   }
   const uint32_t output = adapted.now(output_of(graph.layers()));
   return Graph::of({fmt::format("{}, {}", graph.name(), to_text(adapter)), graph.summary(), graph.sample(),

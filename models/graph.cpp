@@ -77,6 +77,8 @@ uint32_t sort(std::vector<Layer>& layers, uint32_t output) {
   throw InputError(fmt::format("{} (layer \"{}\", type {})", what, layer.name, layer.type->name));
 }
 
+/// An earlier layer's, which owns them (ALBERT).
+bool shares_weights(const Layer& layer) { return Attributes(layer.attributes).boolean("shared", false); }
 bool is_frozen(const Layer& layer) { return Attributes(layer.attributes).boolean("frozen", false); }
 
 /// One of the devices that share it makes a part of the layer's features: a matrix does, and what treats each
@@ -108,6 +110,7 @@ Lowered lower_layer(const std::vector<Layer>& layers, std::size_t index, int64_t
                                      sharing.whole_experts, sharing.capacity, sharing.context, divided,
                                      attributes.boolean("frozen", false), sharing.norm_devices});
     if (attributes.has("stored")) attributes.text("stored", "");
+    attributes.boolean("shared", false);
     if (first) attributes.finish();
     return out;
   } catch (const InputError& error) {
@@ -149,7 +152,13 @@ void infer_shapes(std::vector<Layer>& layers, const ModelSlice& sharing) {
     layer.output = std::move(lowered.output);
     layer.parameters = std::move(lowered.parameters);
     layer.frozen.clear();
-    if (is_frozen(layer)) std::swap(layer.frozen, layer.parameters);
+    if (shares_weights(layer)) layer.parameters.clear();
+    if (is_frozen(layer)) {  // all but adapters (models/layers/experts.cpp)
+      const auto stays = [](const Parameter& p) { return !p.name.starts_with("adapter_"); };
+      const auto learned = std::stable_partition(layer.parameters.begin(), layer.parameters.end(), stays);
+      layer.frozen.assign(layer.parameters.begin(), learned);
+      layer.parameters.erase(layer.parameters.begin(), learned);
+    }
     layer.frozen_bits = stored_bits(layer);
     try {
       elements(layer.output);
@@ -495,7 +504,8 @@ std::vector<Lowered> Graph::lower(int64_t batch, Precision precision) const {
       out[i].backward_data.clear();
       out[i].backward_exchanges.clear();
     }
-    if (!impl_->trained[i] || is_frozen(layers[i])) out[i].backward_weights.clear();
+    if (!impl_->trained[i] || (is_frozen(layers[i]) && layers[i].parameters.empty()))
+      out[i].backward_weights.clear();
     if (layers[i].frozen_bits > 0) make_whole(layers[i], out[i], precision);
   }
   mark_fused(layers, impl_->sharing, out);

@@ -27,6 +27,11 @@ JsonWriter hf_from_several(const std::string& type, std::initializer_list<std::s
 
 namespace {
 
+JsonWriter hf_packed(JsonWriter layer, bool packed) {
+  if (packed) layer["packed"] = true;
+  return layer;
+}
+
 JsonWriter norm_layer(const Decoder& d, const std::string& name) {
   JsonWriter out = {{"type", d.norm.starts_with("rms") ? "rms-norm" : "layer-norm"}, {"name", name}};
   if (d.norm == "layer-no-bias") out["bias"] = false;
@@ -93,7 +98,8 @@ JsonWriter Block::attention(std::initializer_list<std::string> from) const {
 }
 
 void Block::attend(const std::string& reads) {
-  linear("qkv", "columns", "=(heads+2*kv_heads)*head_dim", d_.qkv_bias, reads);
+  add(hf_packed(hf_linear("qkv", "columns", "=(heads+2*kv_heads)*head_dim", d_.qkv_bias, reads),
+                d_.packed_qkv));
   JsonWriter out = attention({});
   out["kv_heads"] = "=kv_heads";
   constexpr const char* kOver[] = {"", "head", "width", "heads"};
@@ -201,9 +207,9 @@ void Block::attend_or_mix(const std::string& reads) {
 void Block::dense(const std::string& prefix, const std::string& features, bool bias,
                   const std::string& reads) {
   if (d_.gated) {
-    linear(prefix + "gate", "columns", features, bias, reads);
+    add(hf_packed(hf_linear(prefix + "gate", "columns", features, bias, reads), d_.packed_gate));
     activate(prefix + "activation");
-    linear(prefix + "up", "columns", features, bias, reads);
+    add(hf_packed(hf_linear(prefix + "up", "columns", features, bias, reads), d_.packed_gate));
     add(hf_from_several("mul", {prefix + "activation", prefix + "up"}));
     if (d_.inner_norms) norm(prefix + "inner_norm");
   } else {

@@ -23,6 +23,8 @@ struct Decoder {
   std::string norm = "rms";  ///< or "layer", "layer-no-bias", "layer-plain"
   bool qkv_bias = false, out_bias = false, feed_bias = false, head_bias = false;
   bool gated = true;  ///< feed-forward: activation(gate) x up
+  /// One matrix in the library: query, key and value; gate and up. Adapters stand beside what it has.
+  bool packed_qkv = false, packed_gate = false;
   std::string activation = "silu";
   /// Attention and feed-forward both read the block's input: 1 after one norm, 2 after one each.
   int64_t parallel = 0;
@@ -71,19 +73,11 @@ struct Decoder {
 /// By the rows of the type.
 Decoder hf_decoder(const HfFields& fields, const HfType& type);
 
-/// Encoder-decoder transformers of T5's kind (Raffel et al. 2020).
-struct EncoderDecoder {
-  int64_t encoders = 0, decoders = 0, hidden = 0, heads = 0, head_dim = 0, feed = 0, vocabulary = 0,
-          sequence = 0, buckets = 0;
-  bool gated = false, tied = true;
-  std::string activation = "relu";
-};
-EncoderDecoder hf_encoder_decoder(const HfFields& fields, const HfType& type);
+/// The document of a type whose row has "family". Throws InputError.
+JsonWriter hf_family(const HfFields& fields, const HfType& type, const std::string& family);
 
 /// A spec of the type's row under "model" (or of the row that it is like), or of the row of all ("").
 const Json* hf_spec(const HfType& type, std::string_view key);
-/// Row of a type; null: none.
-const Json* hf_row(const std::string& name);
 
 /// How Tandem calls an activation that Transformers names: a layer type, and whether eager code composes it.
 struct HfActivation {
@@ -104,6 +98,5 @@ struct HfLayers {
   JsonWriter parameters, tokens, blocks, layers;
 };
 HfLayers hf_layers(const Decoder& decoder);
-HfLayers hf_layers(const EncoderDecoder& model);
 
 }  // namespace tandem::models

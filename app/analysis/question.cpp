@@ -123,9 +123,10 @@ std::vector<int64_t> doublings(int64_t count) {
 std::vector<Flag> fine_tuning_flags() {
   return {
       {"adapter", "NAME[:key=value,...]",
-       "fine-tuning: lora:rank=16,on=attention+mlp learns small matrices beside weights that stay; qlora "
-       "stores these in 4 bits (store=nf4|nf4-dq|int8|half); on: attention, mlp, head or names of layers; "
-       "dropout=0.05"},
+       "fine-tuning: lora:rank=16 learns small matrices beside weights that stay, which are kept in 2 bytes "
+       "with bf16 and fp16 (--memory weights=fp32: in 4); qlora stores them in 4 bits "
+       "(store=nf4|nf4-dq|int8|half); on=default (query+value, as PEFT has it), all-linear (PEFT's), "
+       "attention, mlp, head, or names of layers, joined by +; dropout=0.05"},
       {"freeze", "LAYER[,LAYER...]", "layers whose weights stay as they are: embedding,decoder.0"},
   };
 }
@@ -360,6 +361,20 @@ std::vector<int64_t> usual_counts(const Question& q) {
   return counts.empty() ? std::vector{replica} : counts;
 }
 
+/// Weights that stay beside an adapter are loaded in the format that is computed with, as every recipe of
+/// PEFT, LitGPT and torchtune does it; those of qlora that are not stored in fewer bits in fp32
+/// (prepare_model_for_kbit_training). Unless the preset or --memory says what weights are kept in.
+void keep_frozen_half(const Arguments& arguments, Question& q) {
+  if (!arguments.has("adapter") || element_bytes(q.precision) != 2) return;
+  if (!arguments.value("adapter", "", parse_adapter).store.empty()) return;
+  for (const auto* settings : {&q.scheme.memory, &q.memory}) {
+    for (const auto& [key, value] : *settings) {
+      if (key == "weights") return;
+    }
+  }
+  q.memory.emplace_back("weights", "half");
+}
+
 }  // namespace
 
 Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,
@@ -390,6 +405,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   q.offload = arguments.value("offload", "off", parse_offload);
   q.sync_batch_norm = read_batch_norm(arguments);
   if (arguments.has("memory")) q.memory = arguments.value("memory", "", read_memory);
+  keep_frozen_half(arguments, q);
   q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
   q.loading = read_loading(arguments, 0);
   q.loading.on_device = arguments.choice("decode", "host", {"host", "device"}) == "device";

@@ -50,12 +50,20 @@ std::string parameters_text(const Graph& graph) {
                      : fmt::format("{}, {} of them learned", all, count_text(static_cast<double>(learned)));
 }
 
+/// ", these in bf16": weights that stay, where they are kept in the format that is computed with.
+std::string kept_text(const Question& q) {
+  const bool half = std::find(q.memory.begin(), q.memory.end(),
+                              std::pair<std::string, std::string>{"weights", "half"}) != q.memory.end();
+  if (!half || q.graph.frozen_elements() == 0 || element_bytes(q.precision) != 2) return "";
+  return fmt::format(", all others kept in {}", name(q.precision));
+}
+
 std::string heading(const Question& q) {
-  std::string out =
-      fmt::format("{} · {} · {}MAC forward    {} · {} · {} recipe · {} · {} · {}", q.graph.name(),
-                  parameters_text(q.graph), count_text(static_cast<double>(q.graph.forward_flops().n) / 2),
-                  q.system.name(), scheme_text(q.scheme), q.scheme.recipe.name, name(q.precision),
-                  q.optimizer->name, batch_text(q.graph, q.batch, micro_batches(q)));
+  std::string out = fmt::format(
+      "{} · {}{} · {}MAC forward    {} · {} · {} recipe · {} · {} · {}", q.graph.name(),
+      parameters_text(q.graph), kept_text(q), count_text(static_cast<double>(q.graph.forward_flops().n) / 2),
+      q.system.name(), scheme_text(q.scheme), q.scheme.recipe.name, name(q.precision), q.optimizer->name,
+      batch_text(q.graph, q.batch, micro_batches(q)));
   for (const Question::Beside& job : q.beside)
     out +=
         fmt::format("\nbeside {} on {} device{} · {} · {}", job.graph.name(), job.devices,

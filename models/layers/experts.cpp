@@ -30,7 +30,9 @@ struct Routing {
   bool gated = true;        ///< two products in front of the activation, of which one is its gate
   bool limited = false;     ///< gate and the other half are clamped
   bool drops = false;       ///< every expert takes as many tokens as its capacity, whatever the router says
+  int64_t rank = 0, router_rank = 0;  ///< of the pairs of matrices learned beside weights that stay; 0: none
 
+  int64_t halves() const { return gated ? 2 : 1; }
   int64_t wide() const { return product({held, hidden}); }
   int64_t inner() const { return product({held, feed}); }
   /// Behind an exchange tokens lie by where they came from, and are put in order once more.
@@ -114,6 +116,29 @@ std::vector<Kernel> weighted_bias_of(const Routing& r, Pass pass, int64_t size) 
   return {together, multiplied, multiplied, apart(reduction(pass, wide, r.held, size))};
 }
 
+/// Products with a pair of low rank beside a matrix of so many inputs and outputs, for each of `parts`, and
+/// the sum with what the matrix makes. The pair of gate and up is one, of twice the rank, since both are one
+/// stack of matrices in the code that people fine-tune (PEFT 0.21, lora.ParamWrapper).
+std::vector<Kernel> pair_of(Pass pass, int64_t parts, int64_t rows, int64_t rank, int64_t in, int64_t out,
+                            int64_t size) {
+  if (rank == 0) return {};
+  if (pass == Pass::backward_weights)
+    return {gemm(pass, parts, in, rank, rows, size), gemm(pass, parts, rank, out, rows, size)};
+  const bool forward = pass == Pass::forward;
+  return {apart(gemm(pass, parts, rows, rank, forward ? in : out, size)),
+          apart(gemm(pass, parts, rows, forward ? out : in, rank, size)),
+          apart(elementwise(pass, product({parts, rows, forward ? out : in}), 2, size))};
+}
+std::vector<Kernel> router_pair(const Routing& r, Pass pass, int64_t size) {
+  return pair_of(pass, 1, r.rows, r.router_rank, r.hidden, r.count, size);
+}
+std::vector<Kernel> into_pair(const Routing& r, Pass pass, int64_t size) {
+  return pair_of(pass, r.own, r.each, r.halves() * r.rank, r.hidden, r.halves() * r.feed, size);
+}
+std::vector<Kernel> out_pair(const Routing& r, Pass pass, int64_t size) {
+  return pair_of(pass, r.own, r.each, r.rank, r.feed, r.hidden, size);
+}
+
 /// Limits; of the gate, and its product with the other half.
 std::vector<Kernel> activations_of(const Routing& r, int64_t size) {
   std::vector<Kernel> all = limits_of(r, Pass::forward, size);
@@ -128,7 +153,8 @@ Writing forward_of(const Routing& r, int64_t size) {
   const int64_t routed = product({r.routed, r.hidden});
   const Kernel into = gemm(pass, r.own, r.each, r.feed, r.hidden, size);
   Writing w(pass, r, size);
-  w.add(gemm(pass, 1, r.rows, r.count, r.hidden, size));                   // router
+  w.add(gemm(pass, 1, r.rows, r.count, r.hidden, size));  // router
+  w.add_all(router_pair(r, pass, size));
   Kernel choice = elementwise(pass, product({r.rows, r.count}), 1, 4, 5);  // softmax, choice
   choice.counts = !r.drops;
   w.add(std::move(choice));
@@ -136,10 +162,12 @@ Writing forward_of(const Routing& r, int64_t size) {
   w.to_experts();
   if (r.gated) w.add(into);  // gate
   w.add(into);               // up
+  w.add_all(into_pair(r, pass, size));
   w.add_all(limits_of(r, pass, size));
   w.add(elementwise(pass, r.inner(), 1, size, 4));            // of the gate
   if (r.gated) w.add(elementwise(pass, r.inner(), 2, size));  // its product with the other half
   w.add(gemm(pass, r.own, r.each, r.hidden, r.feed, size));   // down
+  w.add_all(out_pair(r, pass, size));
   w.add_all(weighted_bias_of(r, pass, size));
   w.from_experts();
   w.gather_up();
@@ -155,17 +183,20 @@ Writing backward_of(const Routing& r, int64_t size) {
   w.to_experts();
   w.add_all(weighted_bias_of(r, pass, size));
   w.add(gemm(pass, r.own, r.each, r.feed, r.hidden, size));
+  w.add_all(out_pair(r, pass, size));
   if (r.gated) w.add(elementwise(pass, inner, 3, size, 2));
   w.add(elementwise(pass, inner, 2, size, 6));
   w.add_all(limits_of(r, pass, size));
   if (r.gated) w.add(into);
   w.add(into);
+  w.add_all(into_pair(r, pass, size));
   w.from_experts();
   w.gather_up();
   w.add(elementwise(pass, product({r.rows, r.count}), 2, 4, 4));
   // Each of those that have a part of every expert knows a part of what the choice is worth.
   if (r.sums) w.exchange(Exchange::Kind::sum, product({r.rows, r.count}));
   w.add(gemm(pass, 1, r.rows, r.hidden, r.count, size));
+  w.add_all(router_pair(r, pass, size));
   return w;
 }
 
@@ -210,6 +241,10 @@ Routing routing_of(const LayerInput& in, const Shape& shape) {
   r.gated = in.attributes.boolean("gated", true);
   if (!r.gated && r.bias) in.attributes.fail("experts without a gate have no biases");
   r.limited = in.attributes.real("limit", 0, 0) > 0;
+  r.rank = in.attributes.integer("adapter_rank", 0, 0);
+  r.router_rank = in.attributes.integer("router_rank", 0, 0);
+  if ((r.rank > 0 || r.router_rank > 0) && !in.frozen)
+    in.attributes.fail("pairs of low rank stand beside weights that are frozen");
   read_scores(in.attributes);
   r.active = in.attributes.integer("active");
   const int64_t active = r.active;
@@ -240,6 +275,26 @@ void add_parameters(const Routing& r, Lowered& out) {
   out.parameters.push_back({"down_bias", product({r.own, r.hidden}), true});
 }
 
+/// What is learned of weights that stay: Graph keeps those called "adapter_..." out of what is frozen.
+void add_adapters(const Routing& r, int64_t size, Lowered& out) {
+  const Pass pass = Pass::backward_weights;
+  out.backward_weights.clear();
+  for (const auto& pair : {out_pair(r, pass, size), into_pair(r, pass, size), router_pair(r, pass, size)})
+    out.backward_weights.insert(out.backward_weights.end(), pair.begin(), pair.end());
+  const auto learned = [&](const char* name, std::initializer_list<int64_t> sizes, bool dealt) {
+    out.parameters.push_back({name, product(sizes), dealt});
+  };
+  if (r.router_rank > 0) {
+    learned("adapter_router_a", {r.hidden, r.router_rank}, false);
+    learned("adapter_router_b", {r.router_rank, r.count}, false);
+  }
+  if (r.rank == 0) return;
+  learned("adapter_gate_up_a", {r.own, r.hidden, r.halves() * r.rank}, true);
+  learned("adapter_gate_up_b", {r.own, r.halves() * r.rank, r.halves() * r.feed}, true);
+  learned("adapter_down_a", {r.own, r.feed, r.rank}, true);
+  learned("adapter_down_b", {r.own, r.rank, r.hidden}, true);
+}
+
 Lowered experts(const LayerInput& in) {
   const Shape& shape = in.only(2);
   if (shape.size() != 2) in.attributes.fail(fmt::format("takes {{time, width}}, not {}", to_text(shape)));
@@ -260,6 +315,7 @@ Lowered experts(const LayerInput& in) {
     out.backward_weights.push_back(
         reduction(Pass::backward_weights, product({r.held, r.hidden + 2 * r.feed}), r.own * r.hidden, size));
   add_parameters(r, out);
+  if (r.rank > 0 || r.router_rank > 0) add_adapters(r, size, out);
   if (r.sums) {
     out.input_join = Join::copy;
     out.output_join = Join::sum;
@@ -273,6 +329,8 @@ Lowered experts(const LayerInput& in) {
   out.own[2].composed = true;
   if (r.gated) out.own.insert(out.own.begin() + 3, {{inner}, {inner, 0, kKept, true}});
   if (r.limited) out.own.push_back({2 * inner, 0, kKept, true});
+  if (r.rank > 0) out.own.push_back({product({held, (1 + r.halves()) * r.rank})});
+  if (r.router_rank > 0) out.own.push_back({product({shape[0], r.router_rank})});
   out.remade = activations_of(r, size);
   out.keeps_input = true;
   return out;

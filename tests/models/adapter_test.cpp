@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "models/hf_config.h"
+
 namespace tandem::models {
 namespace {
 
@@ -46,6 +48,71 @@ INSTANTIATE_TEST_SUITE_P(All, AdapterCounts,
                                          Trainable{"llama3.2-3b", "lora:rank=32,on=query+value", 9175040},
                                          Trainable{"llama3.2-3b", "lora:rank=64,on=query+value", 18350080},
                                          Trainable{"llama3.2-3b", "lora:rank=10,on=mlp", 9461760}));
+
+// PEFT 0.21.2 on Transformers 5.23.0, rank 16, on the meta device: its defaults, query and value,
+// "all-linear". Of mixtures of experts PEFT gives pairs to the stacks of matrices, at twice the rank to gate
+// and up, and to the router, but not to layers without experts nor to shared ones; to those of GPT-OSS none.
+INSTANTIATE_TEST_SUITE_P(
+    AsPeftHasThem, AdapterCounts,
+    testing::Values(Trainable{"llama2-7b", "lora:rank=16", 8388608},
+                    Trainable{"llama2-7b", "lora:rank=16,on=query+value", 8388608},
+                    Trainable{"llama2-7b", "lora:rank=16,on=all-linear", 39976960},
+                    Trainable{"llama2-7b", "lora:rank=16,on=attention+mlp", 39976960},
+                    Trainable{"mistral-7b", "lora:rank=16", 6815744},
+                    Trainable{"mistral-7b", "lora:rank=16,on=all-linear", 41943040},
+                    Trainable{"t5-base", "lora:rank=16", 1769472},
+                    Trainable{"t5-base", "lora:rank=16,on=all-linear", 6488064},
+                    Trainable{"bert-base-mlm", "lora:rank=16", 589824},
+                    Trainable{"bert-base-mlm", "lora:rank=16,on=all-linear", 2678784},
+                    Trainable{"gpt2", "lora:rank=16", 589824},
+                    Trainable{"gpt2", "lora:rank=16,on=qkv", 589824},
+                    Trainable{"gpt2", "lora:rank=16,on=query+value", 589824},
+                    Trainable{"gpt2", "lora:rank=16,on=all-linear", 2359296},
+                    Trainable{"pythia-410m", "lora:rank=16", 1572864},
+                    Trainable{"pythia-410m", "lora:rank=16,on=all-linear", 6291456},
+                    Trainable{"phi3-mini", "lora:rank=16,on=query+value", 6291456},
+                    Trainable{"phi3-mini", "lora:rank=16,on=all-linear", 25165824},
+                    Trainable{"mixtral-8x7b", "lora:rank=16,on=all-linear", 359665664},
+                    Trainable{"mixtral-8x7b", "lora:rank=16,on=attention+mlp", 359665664},
+                    Trainable{"qwen3-30b-a3b", "lora:rank=16,on=attention+mlp", 996507648},
+                    Trainable{"gpt-oss-20b", "lora:rank=16,on=all-linear", 7962624},
+                    Trainable{"gpt-oss-20b", "lora:rank=16,on=attention+mlp", 7962624}));
+
+struct Imported {
+  const char* config;
+  int64_t usual, all_linear;
+};
+
+TEST(Adapter, OfImportedModelsIsAsPeftHasIt) {
+  const Imported all[] = {
+      {R"({"model_type": "falcon", "architectures": ["FalconForCausalLM"], "hidden_size": 4544, "num_hidden_layers": 32,
+        "num_attention_heads": 71, "vocab_size": 65024})",
+       4718592, 32636928},
+      {R"({"model_type": "opt", "architectures": ["OPTForCausalLM"], "hidden_size": 4096, "ffn_dim": 16384,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 50272, "word_embed_proj_dim": 4096})",
+       8388608, 37748736},
+      {R"({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": 4096, "intermediate_size": 12288,
+        "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 151936})",
+       7667712, 43646976},
+      {R"({"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "hidden_size": 1152,
+        "intermediate_size": 6912, "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 1,
+        "head_dim": 256, "vocab_size": 262144})",
+       1490944, 13045760},
+      {R"({"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], "hidden_size": 2048,
+        "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16,
+        "num_key_value_heads": 16, "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6,
+        "first_k_dense_replace": 1, "q_lora_rank": null, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 102400})",
+       0, 358994944}};
+  for (const Imported& one : all) {
+    const Graph g = Graph::from_json(model_of_hf_config(Json::parse(one.config, "config.json")));
+    const auto learned = [&](const char* adapter) {
+      return with_adapter(g, parse_adapter(adapter, {}), {}).parameter_elements();
+    };
+    if (one.usual > 0) EXPECT_EQ(learned("lora:rank=16"), one.usual) << one.config;
+    EXPECT_EQ(learned("lora:rank=16,on=all-linear"), one.all_linear) << one.config;
+  }
+}
 
 const std::string kSmall = "llama3.2-1b:layers=2,sequence=64";
 
@@ -103,6 +170,26 @@ TEST(Adapter, DividesWithTheLayerItStandsBeside) {
             named(g, "decoder.0.query").frozen_elements());
 }
 
+TEST(Adapter, BesideExpertsIsDealtWithThem) {
+  const Graph g = adapted("qwen3-30b-a3b:layers=1,sequence=64", "lora:rank=4,on=mlp"),
+              part = g.slice({.experts = 8});
+  const auto share = [&](std::string_view prefix) {
+    int64_t whole = 0, own = 0;
+    for (std::size_t i = 0; i < g.layers().size(); ++i) {
+      for (const Parameter& p : g.layers()[i].parameters)
+        whole += p.name.starts_with(prefix) ? p.elements : 0;
+      for (const Parameter& p : part.layers()[i].parameters)
+        own += p.name.starts_with(prefix) ? p.elements : 0;
+    }
+    return static_cast<double>(own) / static_cast<double>(whole);
+  };
+  EXPECT_EQ(share("adapter_gate_up"), 1.0 / 8);
+  EXPECT_EQ(share("adapter_down"), 1.0 / 8);
+  EXPECT_EQ(share("adapter_router"), 1);
+  EXPECT_GT(flops(g.lower(1, Precision::bf16)[named(g, "decoder.0.down").inputs[0] + 1].backward_weights).n,
+            0);
+}
+
 TEST(Adapter, IsReadAndWrittenAlike) {
   for (const char* text : {"lora:rank=16,on=attention+mlp", "qlora:rank=8,on=query,dropout=0.05",
                            "qlora:rank=8,on=head,store=half", "lora:rank=2,on=mlp,store=int8,inputs=kept"}) {
@@ -123,7 +210,11 @@ TEST(Adapter, NamesWhatItDoesNotFind) {
   expect_refused([] { parse_adapter("lorra:rank=8", {}); }, "Did you mean lora?");
   expect_refused([] { parse_adapter("lora:rank=0", {}); }, "rank");
   expect_refused([] { parse_adapter("lora:store=nf3", {}); }, "nf4");
-  expect_refused([] { adapted("llama2-7b", "lora:on=qury"); }, "down");
+  expect_refused([] { adapted("llama2-7b", "lora:on=qury"); }, "Did you mean query?");
+  expect_refused([] { adapted("gpt2", "lora:on=attention+mpl"); }, "Did you mean mlp?");
+  expect_refused([] { adapted("gpt2", "lora:on=attention+gate"); }, "\"gate\"");
+  expect_refused([] { adapted("gpt-oss-20b", "lora:on=mlp"); }, "experts with biases");
+  expect_refused([] { adapted("mixtral-8x7b", "lora:on=mlp,dropout=0.1"); }, "dropout");
   expect_refused([] { adapted("resnet50", "lora"); }, "no linear layer");
 }
 
