@@ -72,6 +72,8 @@ void lay_out_parameters(Emission& e) {
   for (const bool dealt : {false, true}) {
     for (uint32_t i = static_cast<uint32_t>(layers.size()); i-- > 0;) {
       const auto& parameters = layers[i].parameters;
+      if (layers[i].type != nullptr && Attributes(layers[i].attributes).boolean("shared", false))
+        throw InputError(layers[i].attributes.place(), "layers that share weights are only simulated");
       LayerTensors& own = e.layers[i];
       own.parameters.resize(parameters.size() + layers[i].frozen.size(), kNoTensor);
       own.gradients.resize(parameters.size(), kNoTensor);

@@ -121,7 +121,7 @@ void read_parts(const LayerInput& in, Heads& h) {
 
 Heads read_heads(const LayerInput& in) {
   Heads h{};
-  h.window = in.attributes.integer("window", 0);
+  h.window = in.attributes.integer("window", 0, 0);
   h.heads = in.attributes.integer("heads");
   h.kv_heads = in.attributes.integer("kv_heads", h.heads);
   if (h.heads % h.kv_heads != 0) {

@@ -140,6 +140,7 @@ inline std::vector<LayerCase> layer_cases() {
        R"({"type":"experts","count":3,"active":1,"feed":6,"normalized":false,"bias":true,"limit":1.5})"},
       {"linear", kSequence, R"({"type":"linear","features":7,"bias":false})"},
       {"linear", kImage, R"({"type":"linear","features":7,"axis":0},{"type":"gelu"})"},
+      {"weights", kSequence, R"({"type":"weights","elements":5},{"type":"gelu"})"},
       {"scale", kImage, R"({"type":"scale","axis":0})"},
       {"scale", kSequence, R"({"type":"scale"},{"type":"gelu"},{"type":"scale","frozen":true})"},
       {"layer-norm", kImage, R"({"type":"layer-norm","axis":0})"},
