@@ -29,10 +29,9 @@ class Variables {
   std::map<std::string, int64_t, std::less<>> values_;
 };
 
-/// Value of `text` ("=" and all): + - * / % ( ), unary minus, whole numbers and names; a < b and a == b are 1 or
-/// 0. Throws InputError at
-/// `place`: syntax, unknown name (nearest named), division that is not exact, 64-bit overflow, more than
-/// 256 characters, nesting deeper than 32.
+/// Value of `text` ("=" and all): + - * / % ( ), unary minus, whole numbers and names; a < b and a == b are 1
+/// or 0. Throws InputError at `place`: syntax, unknown name (nearest named), division that is not exact,
+/// 64-bit overflow, more than 256 characters, nesting deeper than 32.
 int64_t evaluate(std::string_view text, const Variables& variables, const Place& place);
 
 /// True for text that begins with "=".

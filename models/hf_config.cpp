@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <set>
 
 #include "models/hf_layers.h"
 
@@ -22,29 +21,6 @@ std::string name_of(const Json& config, const HfType& type) {
       out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return out.empty() ? type.name : out;
-}
-
-/// The row that this one is like; null: none.
-const Json* like(const Json& row) {
-  const Json* of = row.find("like");
-  return of != nullptr ? hf_row(of->as_text()) : nullptr;
-}
-
-/// A row with "family": that family's document with parameters of its own. They are specs of the row; a type
-/// that is like another may have some of its own.
-JsonWriter family_document(const HfFields& fields, const HfType& type, const std::string& family) {
-  JsonWriter out = {{"extends", family}};
-  out["parameters"] = JsonWriter::object();
-  std::set<std::string> done;
-  for (const Json* row = type.row; row != nullptr; row = like(*row)) {
-    const Json* model = row->find("model");
-    for (std::size_t i = 0; model != nullptr && i < model->members().size(); ++i) {
-      const auto& [key, spec] = model->members()[i];
-      if (done.insert(key).second)
-        out["parameters"][key] = fields.whole(spec, key == "sequence" ? 1 : 0, 1'000'000'000);
-    }
-  }
-  return out;
 }
 
 JsonWriter layers_document(HfLayers model, int sides) {
@@ -69,24 +45,14 @@ std::string apart(const HfType& type, bool part) {
                      type.headless ? ", which has no output layer" : "");
 }
 
-/// Of a row, or of the row that it is like.
-const Json* of_row(const HfType& type, const char* key) {
-  for (const Json* row = type.row; row != nullptr; row = like(*row)) {
-    if (const Json* value = row->find(key)) return value;
-  }
-  return nullptr;
-}
-
 JsonWriter document_of(const HfFields& fields, const HfType& type) {
-  for (const Json* row = type.row; row != nullptr; row = like(*row)) {
+  for (const Json* row = type.row; row != nullptr; row = hf_like(*row)) {
     if (const Json* only = row->find("only")) fields.only(*only);
     if (const Json* names = row->find("ignore")) fields.ignore(*names);
   }
-  if (const Json* family = of_row(type, "family")) {
-    return family_document(fields, type, fields.text(*family));
+  if (const Json* family = hf_of_row(type, "family")) {
+    return hf_family(fields, type, family->as_text());
   }
-  if (of_row(type, "encoder_decoder") != nullptr)
-    return layers_document(hf_layers(hf_encoder_decoder(fields, type)), 2);
   return layers_document(hf_layers(hf_decoder(fields, type)), 1);
 }
 
@@ -121,10 +87,19 @@ bool is_hf_config(const Json& document) {
 
 std::string hf_config_document(const Json& config) {
   const HfType whole = hf_type_of(config);
-  const Json* text = of_row(whole, "text");
+  const Json* text = hf_of_row(whole, "text");
   Json inner = config;
   HfType type = whole;
-  if (text != nullptr) {
+  if (const Json* vision =
+          hf_of_row(whole, "vision")) {  // a classifier of pictures over one side of the model
+    const Json* of = config.find("vision_config");
+    inner = of != nullptr && of->is_object() ? *of : Json::make_object(config.place());
+    for (const char* key : {"id2label", "num_labels"}) {
+      if (const Json* value = config.find(key)) inner.set(key, *value);
+    }
+    type = hf_type_named(vision->as_text(), config);
+    type.reads = whole.reads;
+  } else if (text != nullptr) {
     const Json* of = config.find("text_config");
     if (of == nullptr || !of->is_object())
       config.fail(fmt::format("a \"{}\" without \"text_config\": the text part is not known", whole.name));

@@ -138,8 +138,17 @@ HfFields::HfFields(const Json& config, const HfType& type) : config_(config), ty
   }
 }
 
+/// Entries of a list are fields too: "depths__0".
+void HfFields::add_entries(const std::string& name, const Json& list) {
+  for (std::size_t i = 0; values_.erase(fmt::format("{}__{}", name, i)) > 0; ++i) {
+  }
+  for (std::size_t i = 0; i < list.items().size(); ++i)
+    values_[fmt::format("{}__{}", name, i)] = &list.items()[i];
+}
+
 void HfFields::add(const std::string& name, const Json& value) {
   values_[name] = &value;
+  if (value.is_array()) add_entries(name, value);
   if (!value.is_object()) return;
   for (const auto& [inner, of] : value.members()) add(name + "__" + inner, of);
 }
@@ -153,6 +162,7 @@ void HfFields::read_config(const Json& object, const std::string& prefix) {
           fmt::format("\"{}\" and \"{}\" are one field, but they differ", printable(key), printable(name)));
     given_.insert(name);
     values_[name] = &value;
+    if (value.is_array()) add_entries(name, value);
     if (value.is_object() && prefix.size() < 64) read_config(value, name + "__");
   }
 }
@@ -245,6 +255,11 @@ void HfFields::finish() const {
     const Json* usual = fields.find(name);
     const bool asked_within = std::any_of(asked_.begin(), asked_.end(),
                                           [&](const std::string& a) { return a.starts_with(name + "__"); });
+    for (std::size_t i = 0; asked_within && value.is_array() && i < value.items().size(); ++i) {
+      if (asked_.count(fmt::format("{}__{}", name, i)) == 0)
+        value.fail(fmt::format("\"{}\": {} entries are not understood of \"{}\"; understood: {}",
+                               printable(key), value.items().size(), type_.name, i));
+    }
     if (asked_within) continue;
     if (usual != nullptr ? same(*usual, value) : is_nothing(value)) continue;
     if (usual != nullptr)

@@ -29,6 +29,13 @@ HfType hf_type_of(const Json& config);
 /// The type of that name, of which a text model inside another one is.
 HfType hf_type_named(const std::string& name, const Json& where);
 
+/// Row of a type; null: none.
+const Json* hf_row(const std::string& name);
+/// The row that this one is "like"; null: none.
+const Json* hf_like(const Json& row);
+/// Of the type's row, or of a row that it is like; null: none has the key.
+const Json* hf_of_row(const HfType& type, const char* key);
+
 /// Fields of a config by the names of its type. What is left out is what the class takes for it. A *spec* of
 /// a row says how something is made of them: a number, true, "=expression" of fields, or a list of these, of
 /// which the first counts whose fields are there and not null. For one thread at a time.
@@ -48,7 +55,8 @@ class HfFields {
   void only(const Json& table) const;
   /// Fields that this type has and that change nothing.
   void ignore(const Json& names) const;
-  /// The field, or null: of the config, then of the class. Nested ones as "outer__inner".
+  /// The field, or null: of the config, then of the class. Nested ones as "outer__inner",
+  /// entries of a list as "list__0".
   const Json* find(std::string_view name) const;
   const Variables& variables() const { return variables_; }
   const Json& config() const { return config_; }
@@ -57,6 +65,7 @@ class HfFields {
 
  private:
   void add(const std::string& name, const Json& value);
+  void add_entries(const std::string& name, const Json& list);
   void read_config(const Json& object, const std::string& prefix);
   const Json& config_;
   const HfType& type_;

@@ -39,6 +39,14 @@ const Json* library_of(const std::string& type, const Json& row) {
   return classes().find(other != nullptr ? other->as_text() : row.text("like", ""));
 }
 
+/// "Bert" of "BertForMaskedLM".
+std::string stem_of(const std::string& name) {
+  std::size_t end = name.size();
+  for (const char* part : {"For", "LMHead", "MTModel", "Decoder", "WithLM"})
+    end = std::min(end, name.find(part));
+  return name.substr(0, end);
+}
+
 /// Classes that a row reads, the usual one first.
 std::vector<std::string> read_by(const std::string& type, const Json& row) {
   std::vector<std::string> out;
@@ -48,6 +56,17 @@ std::vector<std::string> read_by(const std::string& type, const Json& row) {
   const Json* library = classes().find(type);
   if (library != nullptr && row.find("classes") == nullptr)
     out.push_back(library->at("classes").items()[0].as_text());
+  // Tasks have classes of their own: "BertForTokenClassification".
+  for (const Json* of = &row; of != nullptr && !out.empty(); of = hf_like(*of)) {
+    const Json* tasks = of->find("tasks");
+    if (tasks == nullptr) continue;
+    const std::string stem = stem_of(out.front());
+    for (const auto& [ending, task] : tasks->members()) {
+      if (ending != "Model" && std::find(out.begin(), out.end(), stem + ending) == out.end())
+        out.push_back(stem + ending);
+    }
+    break;
+  }
   return out;
 }
 
@@ -164,6 +183,8 @@ HfType hf_type_of(const Json& config) {
                     of = type != nullptr ? type->as_text() : "";
   const Json& where = has_name ? named->items()[0] : *type;
   if (type != nullptr) {
+    if (const Json* row = hf_row(of); row != nullptr && row->find("refused") != nullptr)
+      checked({of, has_name ? name : of, row, nullptr, false}, where);
     if (const auto found = as_read(of, name)) return checked(*found, where);
   }
   std::optional<HfType> found;
@@ -186,6 +207,18 @@ HfType hf_type_named(const std::string& name, const Json& where) {
 const Json* hf_row(const std::string& name) {
   const auto at = rows().find(name);
   return at != rows().end() ? &at->second : nullptr;
+}
+
+const Json* hf_like(const Json& row) {
+  const Json* of = row.find("like");
+  return of != nullptr ? hf_row(of->as_text()) : nullptr;
+}
+
+const Json* hf_of_row(const HfType& type, const char* key) {
+  for (const Json* row = type.row; row != nullptr; row = hf_like(*row)) {
+    if (const Json* value = row->find(key)) return value;
+  }
+  return nullptr;
 }
 
 }  // namespace tandem::models
