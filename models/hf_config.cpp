@@ -49,6 +49,7 @@ JsonWriter document_of(const HfFields& fields, const HfType& type) {
   for (const Json* row = type.row; row != nullptr; row = hf_like(*row)) {
     if (const Json* only = row->find("only")) fields.only(*only);
     if (const Json* names = row->find("ignore")) fields.ignore(*names);
+    if (const Json* must = row->find("must")) fields.must(*must);
   }
   if (const Json* family = hf_of_row(type, "family")) {
     return hf_family(fields, type, family->as_text());

@@ -52,6 +52,7 @@ int64_t asked(const HfFields& fields, std::string_view spec) {
   const Json* value = fields.find(spec.substr(scaled ? times + 1 : 1));
   if (value == nullptr) return 0;
   if (value->kind() == Json::Kind::boolean) return value->as_bool() ? 1 : 0;
+  if (value->is_text() || value->is_array()) return value->is_text() || !value->items().empty() ? 1 : 0;
   const double number = value->as_real(-1e9, 1e9);
   return scaled ? std::llround(100 * number) : number != 0 ? 1 : 0;
 }
@@ -73,6 +74,22 @@ int64_t period_of(const HfFields& fields) {
   return static_cast<int64_t>(period);
 }
 
+/// Of T5's kind: "is_gated_act" where the config says it, else the name of the network.
+bool gated_feed(const HfFields& fields) {
+  for (const char* derived : {"is_gated_act", "dense_act_fn"}) fields.find(derived);
+  const Json *gated = fields.config().find("is_gated_act"), *said = fields.find("feed_forward_proj");
+  if (gated != nullptr && gated->kind() == Json::Kind::boolean) return gated->as_bool();
+  return said != nullptr && said->as_text().starts_with("gated-");
+}
+
+/// Of T5's kind: Transformers 5 ties always, whatever its files say; older files say what checkpoints have.
+bool tied_words(const HfFields& fields) {
+  const Json *tied = fields.find("tie_word_embeddings"),
+             *version = fields.config().find("transformers_version");
+  const bool old = version == nullptr || !version->is_text() || version->as_text() < "5";
+  return tied == nullptr || tied->as_bool() || !old;
+}
+
 void add_parameter(const HfFields& fields, const HfType& type, const std::string& key, const Json& spec,
                    JsonWriter& out) {
   if (key == "activation") return add_activation(fields, fields.text(spec), out);
@@ -80,9 +97,9 @@ void add_parameter(const HfFields& fields, const HfType& type, const std::string
   if (words && spec.as_text() == "@attention") {
     out[key] = fused_attention(fields, type) ? 1 : 0;
   } else if (words && spec.as_text() == "@gated") {
-    for (const char* derived : {"is_gated_act", "dense_act_fn"}) fields.find(derived);
-    const Json* said = fields.find("feed_forward_proj");
-    out[key] = said != nullptr && said->as_text().starts_with("gated-") ? 1 : 0;
+    out[key] = gated_feed(fields) ? 1 : 0;
+  } else if (words && spec.as_text() == "@tied") {
+    out[key] = tied_words(fields) ? 1 : 0;
   } else if (words && spec.as_text() == "@period") {
     out[key] = period_of(fields);
   } else if (words) {

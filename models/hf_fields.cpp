@@ -242,6 +242,15 @@ void HfFields::only(const Json& table) const {
   }
 }
 
+void HfFields::must(const Json& rules) const {
+  for (const Json& rule : rules.items()) {
+    const auto holds = whole(rule.items().at(0));
+    if (holds && *holds == 0)
+      config_.fail(
+          fmt::format("a \"{}\" is not understood where {}", type_.name, rule.items().at(1).as_text()));
+  }
+}
+
 void HfFields::ignore(const Json& names) const {
   for (const Json& name : names.items()) asked_.insert(name.as_text());
 }

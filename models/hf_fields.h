@@ -60,6 +60,9 @@ class HfFields {
   const Json* find(std::string_view name) const;
   const Variables& variables() const { return variables_; }
   const Json& config() const { return config_; }
+  /// Rules as [expression, words]: where one is 0 the config is refused, since then those words are true of
+  /// it.
+  void must(const Json& rules) const;
   /// Refuses fields that were not asked for, are not as the class has them and could change the model.
   void finish() const;
 

@@ -65,7 +65,6 @@ std::vector<std::string> read_by(const std::string& type, const Json& row) {
       if (ending != "Model" && std::find(out.begin(), out.end(), stem + ending) == out.end())
         out.push_back(stem + ending);
     }
-    break;
   }
   return out;
 }

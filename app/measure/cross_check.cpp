@@ -72,7 +72,7 @@ void add_splits(const std::string& model, int64_t batch, std::vector<CheckCase>&
     out.push_back({model, batch, 2, scheme, 15});
   out.push_back({kMixture, batch, 2, "hybrid:expert=2", 15});
   out.push_back({model, batch, 2, "allreduce", 15});
-  out.back().adapter = "lora:rank=8";
+  out.back().adapter = "lora:rank=8,on=attention";
 }
 
 /// Every family of schemes that averages models, applies gradients late or weighs them, and every one whose

@@ -233,6 +233,30 @@ void add_learned_scores(const LayerInput& in, const Heads& h, Lowered& out) {
       reduction(Pass::backward_weights, product({in.batch, h.parts, scores}), buckets, size));
 }
 
+/// "relative": queries and keys are also multiplied with so many positions' keys and queries, which the
+/// layer's own projections make of one table, and each score takes up what belongs to its distance (He et al.
+/// 2021, DeBERTa, section 3.1).
+void add_relative(const LayerInput& in, const Heads& h, Lowered& out) {
+  const int64_t positions = in.attributes.integer("relative", 0, 0);
+  if (positions == 0) return;
+  const int64_t size = in.element_size(), width = product({h.heads, h.head_dim}),
+                scores = product({in.batch, h.heads, h.query, h.key});
+  for (const Pass pass : {Pass::forward, Pass::backward_data}) {
+    auto& list = pass == Pass::forward ? out.forward : out.backward_data;
+    std::vector<Kernel> all;
+    for (const int64_t rows : {h.query, h.key}) {
+      all.push_back(gemm(pass, 1, positions, width, width, size));
+      for (int times = pass == Pass::forward ? 1 : 2; times > 0; --times)
+        all.push_back(gemm(pass, product({in.batch, h.heads}), rows, positions, h.head_dim, size));
+      all.push_back(copy_kernel(pass, product({in.batch, h.heads, rows, positions}), scores, size));
+      all.push_back(elementwise(pass, scores, 2, size));
+    }
+    list.insert(list.begin(), all.begin(), all.end());
+  }
+  for (int i = 0; i < 2; ++i)
+    out.backward_weights.push_back(gemm(Pass::backward_weights, 1, width, width, positions, size));
+}
+
 /// The scores of this device's queries with one device's keys, and what is made of them. Where values are of
 /// another width than keys it is the mean of both, which gives forward's products exactly.
 Kernel block_kernel(const LayerInput& in, const Heads& h, Pass pass, bool fused) {
@@ -316,6 +340,7 @@ Lowered attention(const LayerInput& in) {
     in.attributes.fail("\"qk_norm_over\" is of a \"qk_norm\"");
   }
   add_learned_scores(in, h, out);
+  add_relative(in, h, out);
   // A boolean mask for so many positions in every layer, in elements of 4 bytes.
   const int64_t mask = in.attributes.integer("mask_positions", 0, 0);
   out.buffers = product({mask, mask}) / 4;

@@ -113,11 +113,33 @@ TEST(PredictFit, WeightsThatAreNotLearnedMayBeStoredInHalf) {
                                     "lora:rank=16",
                                     "--devices",
                                     "1"};
+  const ChildResult half = tool(asked);
+  EXPECT_EQ(half.status, 0) << "as recipes load them: " << half.err;
+  EXPECT_THAT(half.out, HasSubstr("all others kept in bf16"));
+  asked.insert(asked.end(), {"--memory", "weights=fp32"});
   const ChildResult wide = tool(asked);
   EXPECT_EQ(wide.status, 3);
   EXPECT_THAT(wide.err, HasSubstr("what would fit: --memory weights=half"));
-  asked.insert(asked.end(), {"--memory", "weights=half"});
-  EXPECT_EQ(tool(asked).status, 0);
+}
+
+TEST(PredictFit, StoredInHalfWeightsTakeTwoBytes) {
+  const auto parameters = [](const std::string& adapter) {
+    const ChildResult r =
+        tool({"predict", "--model", "gpt2-medium", "--system", "dgx-a100", "--devices", "1", "--batch", "1",
+              "--precision", "bf16", "--optimizer", "adamw", "--adapter", adapter, "--format", "json"});
+    EXPECT_EQ(r.status, 0) << r.err;
+    return Json::parse(r.out, "stdout")
+        .at("reports")
+        .items()
+        .at(0)
+        .at("memory_bytes_per_device")
+        .at("parameters")
+        .as_real();
+  };
+  const double half = parameters("qlora:rank=16,store=half");
+  EXPECT_NEAR(half, 2 * 354.8e6, 0.02 * 2 * 354.8e6);
+  EXPECT_LT(parameters("qlora:rank=16"), half);
+  EXPECT_EQ(parameters("lora:rank=16"), half);
 }
 
 TEST(PredictFit, ElasticitiesAreOfDeviceCountsThatHoldTheModel) {

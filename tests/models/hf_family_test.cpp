@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
         ClassCount{"BertModel", "bert", 109482240},
         ClassCount{"BertForSequenceClassification", "bert", 109483778},
         ClassCount{"BertForTokenClassification", "bert", 108893186},
-        ClassCount{"BertForMaskedLM", "bert", 132955194, R"("tie_word_embeddings": false)"},
+        ClassCount{"BertForMaskedLM", "bert", 132985716, R"("tie_word_embeddings": false)"},
         ClassCount{"RobertaForMaskedLM", "roberta", 124696665},
         ClassCount{"XLMRobertaForMaskedLM", "xlm-roberta", 278295186,
                    R"("vocab_size": 250002, "max_position_embeddings": 514, "type_vocab_size": 1)"},
@@ -137,8 +137,10 @@ void expect_refused(const std::string& config, const std::string& why) {
 
 TEST(HfFamiliesRefuse, WhatWouldBeAnotherModel) {
   expect_refused(of_class("AlbertForMaskedLM", "albert", R"("num_hidden_groups": 2)"), "num_hidden_groups");
-  expect_refused(of_class("DebertaV2ForMaskedLM", "deberta-v2", R"("relative_attention": true)"),
-                 "relative_attention");
+  expect_refused(of_class("DebertaV2ForMaskedLM", "deberta-v2",
+                          R"("relative_attention": true, "pos_att_type": ["c2p"])"),
+                 "pos_att_type");
+  expect_refused(of_class("SwinForImageClassification", "swin", R"("num_heads": [3, 6, 6, 6])"), "double");
   expect_refused(of_class("BertForMaskedLM", "bert", R"("hidden_act": "mish")"), "mish");
   expect_refused(of_class("ResNetForImageClassification", "resnet",
                           R"("depths": [1, 1, 1, 1, 1], "hidden_sizes": [8, 16, 32, 64, 128])"),
