@@ -217,6 +217,14 @@ TEST(HwlocXml, BridgesOfAVirtualMachineAreNoWires) {
   }
 }
 
+TEST(NcclXml, ACardAsleepHasItsOwnGeneration) {
+  const Machine m = nccl(virtual_machine("link_speed=\"2.5 GT/s PCIe\" link_width=\"16\"",
+                                         "link_speed=\"2.5 GT/s PCIe\" link_width=\"16\""));
+  EXPECT_EQ(slot_of(m, m.gpus[0]).link.gigatransfers, 0);
+  EXPECT_EQ(slot_of(m, m.gpus[0]).link.lanes, 16);
+  EXPECT_THAT(all_notes(m), HasSubstr("as of a card asleep"));
+}
+
 TEST(HwlocXml, PackagesGpusNicsAndCablesToTheCpu) {
   const Machine m = hwloc(corpus("hwloc_xml/power.xml"));
   ASSERT_EQ(m.gpus.size(), 2u);

@@ -78,12 +78,28 @@ double link_rate(const PcieLink& link) {
 }
 
 constexpr double kNoWire = 4;      // times slower than all below: more than a switch's narrow uplink
+constexpr double kAsleep = 2.5;    // GT/s: what idle cards fall back to
+constexpr int kLeastLanes = 4;     // of a card in a slot that sleeps
 constexpr double kOneLane = 16.1;  // GT/s: x1 of generation 4, x2 of generation 3
 
 }  // namespace
 
 void Machine::doubt_links() {
-  std::vector<std::string> nics_doubted, bridges_doubted;
+  std::vector<std::string> nics_doubted, bridges_doubted, asleep;
+  for (const Gpu& gpu : gpus) {
+    const PcieLink link = tree[static_cast<std::size_t>(gpu.slot)].link;
+    if (link.gigatransfers != kAsleep || link.lanes < kLeastLanes) continue;
+    asleep.push_back(fmt::format("the GPU at {}", tree[static_cast<std::size_t>(gpu.slot)].bus));
+    // The port above it tells of the same wire.
+    for (int i = gpu.slot; i >= 0; i = tree[static_cast<std::size_t>(i)].parent) {
+      PcieLink& own = tree[static_cast<std::size_t>(i)].link;
+      if (own.gigatransfers != kAsleep || own.lanes != link.lanes) break;
+      own.gigatransfers = 0;
+    }
+  }
+  if (!asleep.empty())
+    notes.push_back(fmt::format(
+        "{}: its link is at 2.5 GT/s, as of a card asleep; its own generation is taken", list_some(asleep)));
   for (const Nic& nic : nics) {
     Slot& slot = tree[static_cast<std::size_t>(nic.slot)];
     const double rate = link_rate(slot.link);
