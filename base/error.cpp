@@ -72,6 +72,14 @@ std::size_t letter_gap(std::string_view a, std::string_view b) {
   return gap;
 }
 
+/// What stands behind the last dash, where it holds a digit: the size of a model ("8b"), which is seldom the
+/// part that is spelled wrongly.
+std::string_view size_word(std::string_view name) {
+  const auto dash = name.rfind('-');
+  const std::string_view last = dash == std::string_view::npos ? std::string_view() : name.substr(dash + 1);
+  return last.find_first_of("0123456789") == std::string_view::npos ? std::string_view() : last;
+}
+
 }  // namespace
 
 std::vector<std::string> nearest(std::string_view wrong, const std::vector<std::string>& candidates,
@@ -90,7 +98,8 @@ std::vector<std::string> nearest(std::string_view wrong, const std::vector<std::
     } else if (length >= 4 && lower.starts_with(candidate) && !is_alnum(lower[length])) {
       ranked.emplace_back(Match::part, lower.size() - length, 0, i);  // "batch" for "batch-size"
     } else if (edits <= std::max<std::size_t>(1, std::max(lower.size(), length) / 3)) {
-      ranked.emplace_back(m, edits, letter_gap(lower, candidate), i);
+      const bool other_size = !size_word(lower).empty() && size_word(lower) != size_word(candidate);
+      ranked.emplace_back(m, edits + (other_size ? 1 : 0), letter_gap(lower, candidate), i);
     }
   }
   std::sort(ranked.begin(), ranked.end());

@@ -73,7 +73,14 @@ Device Device::from_json(const Json& document) {
 }
 
 Device Device::load(const std::string& name_or_file, const Place& place) {
-  return from_json(Json::load(find_data("topologies/devices", "device", name_or_file, place)));
+  std::string file;
+  try {
+    file = find_data("topologies/devices", "device", name_or_file, place);
+  } catch (const InputError& unknown) {
+    throw InputError(std::string(unknown.what()) +
+                     "; one that is not there is a file of ten lines (docs/own-device.md)");
+  }
+  return from_json(Json::load(file));
 }
 
 }  // namespace tandem::topologies

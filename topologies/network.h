@@ -21,7 +21,8 @@ struct NetworkShape {
   uint32_t ports = 1;   ///< of each node
   Bandwidth bandwidth;  ///< of one port's cable, one direction
   double achieved = 1;
-  Time latency;  ///< of each link crossed, switch included
+  Time latency;         ///< of each link crossed, switch included
+  uint32_t bonded = 1;  ///< cables that are one port: what a file says of ports is of so many times as many
 };
 
 /// Port `index` of `node`.

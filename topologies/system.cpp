@@ -3,10 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "base/data.h"
+#include "topologies/device_paths.h"
 #include "topologies/edits.h"
+#include "topologies/import/cards.h"
 #include "topologies/system_impl.h"
 
 namespace tandem::topologies {
@@ -89,17 +95,23 @@ void System::Impl::local_route(Route& route, int64_t at_node, uint32_t a, uint32
   const NodeKind& own = kind(at_node);
   const NodePath direct = mine.path(a, b);
   const bool peers = trains(mine.vertices[a].kind) && trains(mine.vertices[b].kind);
+  const auto own_cap = [&](const std::map<std::pair<uint32_t, uint32_t>, double>& pairs, double others) {
+    const auto at = pairs.find({a, b});
+    return at != pairs.end() ? at->second : others;
+  };
   if (peers && direct.needs > own.peer.reach) {
     append(route, at_node, mine.path(a, own.stage_of[a]));
     append(route, at_node, mine.path(own.stage_of[a], b));
     ++route.staged;
     route.latency += own.peer.staged_latency;
-    route.cap = tighter(route.cap, own.peer.staged_cap);
-    if (direct.needs == Reach::system) route.cap = tighter(route.cap, own.peer.staged_cap_sockets);
+    const bool sockets = direct.needs == Reach::system && own.peer.staged_cap_sockets > 0;
+    route.cap = tighter(route.cap, own_cap(own.peer.staged_pairs,
+                                           sockets ? own.peer.staged_cap_sockets : own.peer.staged_cap));
     return;
   }
   append(route, at_node, direct);
-  if (peers && direct.needs >= Reach::host_bridge) route.cap = tighter(route.cap, own.peer.through_host_cap);
+  const double others = direct.needs >= Reach::host_bridge ? own.peer.through_host_cap : 0;
+  if (peers) route.cap = tighter(route.cap, own_cap(own.peer.direct_pairs, others));
 }
 
 void System::Impl::edge_route(Route& route, int64_t at_node, uint32_t v, bool out) const {
@@ -138,7 +150,7 @@ System::System(System&&) noexcept = default;
 System& System::operator=(System&&) noexcept = default;
 
 System System::load(const std::string& name_or_file, const Sets& sets, const Place& place) {
-  return from_json(Json::load(find_data("topologies/systems", "system", name_or_file, place)), sets);
+  return from_json(document(name_or_file, {}, place), sets);
 }
 
 namespace {
@@ -151,25 +163,79 @@ double pcie_bandwidth(const Json& spec) {
   return rate != nullptr ? rate->as_bandwidth().bytes_per_second * width_share(*pcie) : 0;
 }
 
+/// What joins the nodes is no class of links, though it is often called one.
+void refuse_network_link(const Json& document, const std::string& path, const Place& place) {
+  if (!path.starts_with("links.")) return;
+  const std::string kind =
+      path.substr(6, path.find('.', 6) == std::string::npos ? path.npos : path.find('.', 6) - 6);
+  static const std::set<std::string, std::less<>> names = {
+      "ib", "infiniband", "ethernet", "eth", "roce", "rdma", "efa", "tcp", "network", "fabric", "slingshot"};
+  const Json* links = document.is_object() ? document.find("links") : nullptr;
+  if (!names.contains(kind) || (links != nullptr && links->find(kind) != nullptr)) return;
+  throw InputError(place,
+                   fmt::format("this system has no links \"{}\"; what joins its nodes is \"network\": --set "
+                               "network.bandwidth=100Gbit/s, and how messages enter it network.transport",
+                               kind));
+}
+
 void apply(const System::Sets& sets, Json& document) {
   for (const auto& [path, value] : sets) {
     const Place place{std::make_shared<const std::string>(set_option(path, value)), 0, 0};
     if (edit(document, path, value, place)) continue;
     if (path.rfind("faults.", 0) == 0 && document.is_object() && document.find("faults") == nullptr)
       document.set("faults", Json::make_object(place));  // most files have none
+    refuse_network_link(document, path, place);
     document.set_path(path, value, place, true);
   }
+}
+
+/// A file that only says what differs from another: that one, changed as the command line would.
+Json extended(Json own, const std::string& file) {
+  const Json* base = own.is_object() ? own.find("extends") : nullptr;
+  if (base == nullptr) return own;
+  own.only({"name", "extends", "set", "summary", "sources", "unverified", "note"});
+  std::string from = base->as_text();
+  if (is_device_path(from))
+    from = moved_path(from, std::filesystem::path(file).parent_path().string(), nullptr);
+  const std::string path = find_data("topologies/systems", "system", from, base->place());
+  Json out = Json::load(path);
+  if (const Json* again = out.find("extends"))
+    again->fail("a system that others extend cannot extend one itself");
+  anchor_devices(out, path);
+  if (const Json* set = own.find("set")) {
+    for (const auto& [key, value] : set->members()) {
+      if (edit(out, key, value.as_text(), value.place())) continue;
+      out.set_path(key, value.as_text(), value.place(), true);
+    }
+  }
+  for (const char* key : {"name", "summary"}) out.set(key, own.at(key));
+  for (const char* key : {"sources", "unverified", "note"}) {
+    if (const Json* value = own.find(key)) out.set(key, *value);
+  }
+  return out;
 }
 
 }  // namespace
 
 Json System::document(const std::string& name_or_file, const Sets& sets, const Place& place) {
-  Json document = Json::load(find_data("topologies/systems", "system", name_or_file, place));
-  apply(sets, document);
-  return document;
+  std::optional<Json> document;
+  if (!is_device_path(name_or_file) && name_or_file.ends_with('x')) {  // as cards by their number do
+    const auto names = list_data("topologies/systems");
+    const std::string name = spelled_as(name_or_file, names);
+    if (!std::binary_search(names.begin(), names.end(), name)) document = system_of_cards(name_or_file);
+  }
+  if (!document) {
+    const std::string file = find_data("topologies/systems", "system", name_or_file, place);
+    document = Json::load(file);
+    anchor_devices(*document, file);
+    document = extended(std::move(*document), file);
+  }
+  apply(sets, *document);
+  return std::move(*document);
 }
 
 System System::from_json(Json document, const Sets& sets) {
+  document = extended(std::move(document), "");
   std::map<std::string, double> before;  // by kind
   if (document.is_object()) {
     for (const auto& [kind, spec] : node_specs(document)) before[kind] = pcie_bandwidth(spec);
@@ -185,6 +251,9 @@ System System::from_json(Json document, const Sets& sets) {
       own.peer.staged_cap *= after / was;
       own.peer.staged_cap_sockets *= after / was;
       own.peer.through_host_cap *= after / was;
+      for (auto* pairs : {&own.peer.staged_pairs, &own.peer.direct_pairs}) {
+        for (auto& [pair, cap] : *pairs) cap *= after / was;
+      }
     }
   }
   return system;

@@ -234,7 +234,7 @@ void SystemReader::peer_access() {
   const Json* spec = this->spec().find("peer_access");
   if (spec == nullptr) return;
   spec->only({"reach", "through_host_cap", "staged_cap", "staged_cap_sockets", "staged_latency",
-              "staged_spread", "through_gpus", "source", "note"});
+              "staged_spread", "staged_pairs", "direct_pairs", "through_gpus", "source", "note"});
   PeerAccess& peer = kind().peer;
   if (const Json* reach = spec->find("reach")) peer.reach = parse_reach(*reach);
   peer.through_host_cap = optional_cap(*spec, "through_host_cap");
@@ -242,7 +242,26 @@ void SystemReader::peer_access() {
   peer.staged_cap_sockets = optional_cap(*spec, "staged_cap_sockets");
   if (const Json* latency = spec->find("staged_latency")) peer.staged_latency = latency->as_time();
   peer.staged_spread = spec->real("staged_spread", 0, 0, 3);
+  pair_caps(*spec, "staged_pairs", peer.staged_pairs);
+  pair_caps(*spec, "direct_pairs", peer.direct_pairs);
   node().through_gpus = spec->boolean("through_gpus", false);
+}
+
+/// {"gpu0>gpu2": "13GB/s"}: one way.
+void SystemReader::pair_caps(const Json& spec, const char* key,
+                             std::map<std::pair<uint32_t, uint32_t>, double>& caps) const {
+  const Json* pairs = spec.find(key);
+  if (pairs == nullptr) return;
+  for (const auto& [name, rate] : pairs->members()) {
+    const auto arrow = name.find('>');
+    if (arrow == std::string::npos)
+      rate.fail(fmt::format("\"{}\" is no pair of devices, as \"gpu0>gpu2\" is", printable(name)));
+    const auto from = named(Json::make_text(name.substr(0, arrow), rate.place()));
+    const auto to = named(Json::make_text(name.substr(arrow + 1), rate.place()));
+    for (const uint32_t a : from) {
+      for (const uint32_t b : to) caps[{a, b}] = positive_bandwidth(rate).bytes_per_second;
+    }
+  }
 }
 
 /// "local_storage" and what else begins with "local_", or "shared_".
@@ -309,9 +328,12 @@ void SystemReader::network() {
                                     "attach", "transport", "source",   "note"};
   valid.insert(valid.end(), block.keys.begin(), block.keys.end());
   spec->only(valid);
-  out_->shape = {out_->nodes, static_cast<uint32_t>(kind().ports.size()),
-                 positive_bandwidth(spec->at("bandwidth")), spec->real("achieved", 1, 1e-6, 1),
-                 spec->at("latency").as_time()};
+  out_->shape = {out_->nodes,
+                 static_cast<uint32_t>(kind().ports.size()),
+                 {positive_bandwidth(spec->at("bandwidth")).bytes_per_second * bonded_},
+                 spec->real("achieved", 1, 1e-6, 1),
+                 spec->at("latency").as_time(),
+                 bonded_};
   const Json& transport = spec->at("transport");
   transport.only({"name", "latency", "flow_cap", "gpudirect", "loss", "buffer", "min_rto", "segment",
                   "initial_window", "ecn", "source", "note"});
@@ -373,33 +395,6 @@ void SystemReader::check(const NodeTemplate& node, int64_t at_node) const {
   }
 }
 
-std::vector<uint32_t> SystemReader::ports(const NodeTemplate& node, int64_t at_node) const {
-  std::vector<uint32_t> port_of(node.vertices.size(), 0);
-  std::map<std::pair<VertexKind, std::vector<uint32_t>>, uint32_t> dealt;
-  for (uint32_t v = 0; v < node.vertices.size() && !kind().ports.empty(); ++v) {
-    std::vector<uint32_t> nearest;
-    NodeTemplate::Distance best;
-    for (uint32_t p = 0; p < kind().ports.size(); ++p) {
-      // Cables and forwarding are the same both ways; from the ports there are fewer trees to grow.
-      const auto d = node.distance(kind().ports[p], v);
-      if (d.hops < 0) continue;
-      const bool closer =
-          best.hops < 0 || d.hops < best.hops || (d.hops == best.hops && d.width > best.width);
-      if (closer) nearest.clear();
-      if (closer) best = d;
-      if (d.hops == best.hops && d.width == best.width) nearest.push_back(p);
-    }
-    if (nearest.empty() && out_->nodes > 1 && node.vertices[v].device >= 0)
-      throw InputError(document_.at("faults").place(),
-                       fmt::format("the faults leave \"{}\"{} no way to the network", node.vertices[v].name,
-                                   at_node < 0 ? "" : fmt::format(" of node {}", at_node)));
-    if (nearest.empty()) continue;
-    uint32_t& turn = dealt[{node.vertices[v].kind, nearest}];
-    port_of[v] = nearest[turn++ % nearest.size()];
-  }
-  return port_of;
-}
-
 std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
   SystemReader reader(document);
   reader.out_ = std::make_unique<System::Impl>();
@@ -429,6 +424,7 @@ std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
     reader.serve();
     reader.check(reader.node(), -1);
   });
+  reader.bond();
   reader.network();
   reader.number();
   reader.each_kind([&] { reader.kind().port_of = reader.ports(reader.node(), -1); });

@@ -25,6 +25,9 @@ struct PeerAccess {
   double staged_cap_sockets = 0;  ///< the same of a flow between sockets; 0 = staged_cap
   Time staged_latency;            ///< extra per staging
   double staged_spread = 0;       ///< System::staged_spread()
+  /// Bytes/s of one flow between two template vertices, instead of the caps above: staged ones and direct
+  /// ones.
+  std::map<std::pair<uint32_t, uint32_t>, double> staged_pairs, direct_pairs;
 };
 
 /// How messages enter the network.
@@ -137,6 +140,8 @@ class SystemReader {
   void cable(uint32_t a, uint32_t b, uint32_t link_class, int lanes, const Place& place);
   std::vector<uint32_t> named(const Json& pattern) const;
   void peer_access();
+  void pair_caps(const Json& spec, const char* key,
+                 std::map<std::pair<uint32_t, uint32_t>, double>& caps) const;
   static void storage(const Json& host, const std::string& which, Bandwidth& bandwidth,
                       StorageLimits& limits);
   void host();
@@ -145,8 +150,15 @@ class SystemReader {
   void compare();  ///< kinds with each other: what must be alike, and which have one shape
   void number();   ///< vertices and links of all nodes
   void serve();    ///< which CPU and which host memory each vertex uses
+  /// Those of the kind's ports that are nearest to a vertex, as indices into them.
+  std::vector<uint32_t> nearest_ports(const NodeTemplate& node, uint32_t v) const;
   /// The nearest port of every vertex; equally near ones are dealt out in turn.
   std::vector<uint32_t> ports(const NodeTemplate& node, int64_t at_node) const;
+  /// Where accelerators have several equally near NICs each, as many as the poorest of them has become one
+  /// port.
+  void bond();
+  std::vector<std::vector<uint32_t>> bundles() const;  ///< of the kind: NICs of each accelerator
+  void join_ports(const std::vector<std::vector<uint32_t>>& bundles);
   void check(const NodeTemplate& node, int64_t at_node) const;
   /// `node`: as in Impl::speed.
   void slow_down(int64_t node, const Fault& fault, const Struck& struck);
@@ -158,6 +170,7 @@ class SystemReader {
   std::unique_ptr<System::Impl> out_;
   std::vector<Draft> drafts_;  ///< of out_->kinds
   std::size_t at_ = 0;         ///< the kind that is read
+  uint32_t bonded_ = 1;        ///< NICs that are one port of the network
   std::map<std::string, int32_t> device_index_;
   std::vector<Fault> faults_;  ///< once strike_all() is done: those left for strike_single()
 };

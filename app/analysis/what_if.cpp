@@ -48,8 +48,11 @@ std::string twice(const Question& q, const Report& last) {
   return "";
 }
 
-/// "v100" of "v100-pcie-16gb": the chip, whatever board it sits on.
-std::string chip(const Device& device) { return device.name.substr(0, device.name.find('-')); }
+/// "v100" of "v100-pcie-16gb": the chip, whatever board it sits on. A family ("rtx-4090") is no chip.
+std::string chip(const Device& device) {
+  const std::string first = device.name.substr(0, device.name.find('-'));
+  return first.find_first_of("0123456789") == std::string::npos ? device.name : first;
+}
 
 /// The fastest other stock system of the same shape with the same chip, when it is at least 5 % faster.
 std::string other_system(const Question& q, const Report& last) {
@@ -60,7 +63,7 @@ std::string other_system(const Question& q, const Report& last) {
   for (const std::string& name : list_data("topologies/systems")) {
     if (name == q.system.name()) continue;
     const std::string path = find_data("topologies/systems", "system", name);
-    if (read_file(path).find("\"" + wanted + "-") == std::string::npos) continue;  // cheaper than a load
+    if (read_file(path).find("\"" + wanted) == std::string::npos) continue;  // cheaper than a load
     const System system = System::load(path);
     if (system.accelerators().size() != q.system.accelerators().size() || system.kinds().size() > 1) continue;
     if (chip(system.device(system.accelerator(0))) != wanted || system.accelerator_count() < last.devices)

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Link benchmarks -> the measured figures, or, with --system, that system's file with its links at what was
-// measured.
+// Link benchmarks -> the measured figures, or, with --system or beside dumps of the machine, a system's file
+// with its links at what was measured.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/json_writer.h"
 
 #include "app/console/output.h"
-#include "app/import_kind.h"
-#include "base/data.h"
-#include "calibration/logs/link_tests.h"
+#include "app/import_kinds/machine.h"
+#include "calibration/logs/link_fit.h"
+#include "sim/cost/libraries.h"
+#include "topologies/device_paths.h"
+#include "topologies/import/importer.h"
 
 namespace tandem::app {
 
@@ -42,60 +45,129 @@ JsonWriter plain(const Json& json) {
   return out;
 }
 
-std::string calibrated(const Arguments& arguments, const LinkTests& tests, const std::string& sources) {
-  const std::string name = arguments.text("system", "");
-  const System system = System::load(name, {}, option_place("system"));
+/// A system's file, as it counts from the current folder, with its links at what was measured.
+std::string calibrated(const Arguments& arguments, const LinkTests& tests, const std::string& sources,
+                       Json document, const std::string& name) {
   std::vector<std::string> notes;
-  const auto fits = fit_links(tests, system, notes);
-  Json document = Json::load(find_data("topologies/systems", "system", name));
-  for (const LinkFit& fit : fits) {
-    const bool rate = fit.path.starts_with("peer_access.");
-    if (rate && document.find("peer_access") == nullptr) continue;
+  FittedLinks fitted = fit_links(tests, std::move(document), notes);
+  for (const LinkFit& fit : fitted.fits) {
     const auto written = [&](double v) {
-      return rate ? fmt::format("{:.4g}GB/s", v * 1e-9) : fmt::format("{:.4g}", v);
+      return fit.path.starts_with("peer_access.") ? fmt::format("{:.4g}GB/s", v * 1e-9)
+                                                  : fmt::format("{:.4g}", v);
     };
-    document.set_path(fit.path, written(fit.after), option_place("system"), true);
-    note(arguments, fmt::format("{}: {} -> {} (median of {} figures)", fit.path, written(fit.before),
-                                written(fit.after), fit.figures));
+    note(arguments,
+         fmt::format("{}: {} -> {} (median of {} figures)", fit.path,
+                     fit.before > 0 ? written(fit.before) : "none", written(fit.after), fit.figures));
   }
   for (const std::string& remark : notes) note(arguments, remark);
-  if (std::any_of(fits.begin(), fits.end(),
+  if (std::any_of(fitted.fits.begin(), fitted.fits.end(),
                   [](const LinkFit& f) { return f.path.starts_with("peer_access."); }))
     note(arguments,
          "what peer_access holds now is the most that one copy of the driver reaches on a path; a "
          "collective's "
          "kernels may reach less, which tandem collective --log shows");
-  auto out = plain(document);
-  out["name"] = arguments.text("name", system.name() + "-measured");
-  if (document.find("sources") == nullptr) out["sources"] = JsonWriter::array();
+  const auto folder = result_folder(arguments);
+  change_device_paths(fitted.document, [&](const std::string& path) {
+    return moved_path(path, "", folder ? &*folder : nullptr);
+  });
+  auto out = plain(fitted.document);
+  out["name"] = name;
+  if (fitted.document.find("sources") == nullptr) out["sources"] = JsonWriter::array();
   out["sources"].push_back("links measured: " + sources);
-  std::string text = out.dump(2);
-  System::from_json(Json::parse(text, "calibrated system"));  // what is handed out can be read back
+  return out.dump_wrapped();
+}
+
+/// The models that link tests name, where the dumps name none; in the order of their buses.
+void take_models(Machine& machine, const LinkTests& tests) {
+  if (tests.devices.size() != machine.gpus.size()) return;
+  for (std::size_t i = 0; i < machine.gpus.size(); ++i) {
+    Machine::Gpu& gpu = machine.gpus[i];
+    if (gpu.model.empty() && gpu.pci_id.empty()) gpu.model = printable(tests.devices[i]);
+  }
+}
+
+std::string described(const Arguments& arguments, std::vector<Machine> machines, const LinkTests* tests) {
+  ImportChoices choices{.name = arguments.text("name", ""),
+                        .device = arguments.text("device", ""),
+                        .cpu = arguments.text("cpu", ""),
+                        .library = arguments.text("library", ""),
+                        .folder = result_folder(arguments),
+                        .nic = {}};
+  if (arguments.has("nic")) choices.nic = arguments.value("nic", "", parse_bandwidth);
+  Machine machine = merge(std::move(machines));
+  if (tests != nullptr) take_models(machine, *tests);
+  std::vector<std::string> notes = machine.notes;
+  std::string text = system_text(machine, choices, notes);
+  for (const std::string& remark : notes) note(arguments, remark);
   return text;
 }
 
-int import_link_tests(const Arguments& arguments, const std::vector<ImportFile>& files) {
-  LinkTests tests;
-  std::string sources;
-  for (const ImportFile& file : files) {
-    merge(tests, read_link_tests(file.text, file.name));
-    sources += (sources.empty() ? "" : ", ") + printable(file.name);
-  }
-  put_result(arguments,
-             arguments.has("system") ? calibrated(arguments, tests, sources) : link_tests_json(tests));
-  return 0;
+/// A system's text as it counts from the current folder, checked: what is handed out can be read back, and
+/// --library is one that is known.
+Json read_back(const Arguments& arguments, const std::string& text) {
+  Json document = Json::parse(text, "the system as imported");
+  const std::string folder = result_folder(arguments).value_or("");
+  anchor_devices(document, folder.empty() ? "" : folder + "/file");
+  library_of(System::from_json(document));
+  return document;
 }
 
 }  // namespace
 
+std::optional<std::string> result_folder(const Arguments& arguments) {
+  if (!arguments.has("out")) return std::nullopt;
+  return std::filesystem::path(arguments.text("out", "")).parent_path().string();
+}
+
+int import_machine(const Arguments& arguments, const std::vector<ImportFile>& files) {
+  std::vector<Machine> machines;
+  for (const SystemImporter& importer : import_registry().all()) {  // the most detailed first
+    for (const ImportFile& file : files) {
+      if (file.kind == importer.name) machines.push_back(importer.read(file.text, file.name));
+    }
+  }
+  LinkTests tests;
+  std::string sources;
+  std::vector<std::string> notes;
+  for (const ImportFile& file : files) {
+    if (file.kind != "p2p") continue;
+    if (merge(tests, read_link_tests(file.text, file.name)))
+      notes.push_back(fmt::format("{} measures again what {} measured, otherwise: {} is believed",
+                                  printable(file.name), sources, sources));
+    sources += (sources.empty() ? "" : ", ") + printable(file.name);
+  }
+  const bool dumps = !machines.empty(), named = arguments.has("system");
+  if (dumps && named)
+    throw UsageError("--system names the machine, and so do the other files: give one of them");
+  if (!sources.empty() && (dumps || named)) order_by_bus(tests, notes);
+  for (const std::string& remark : notes) note(arguments, remark);
+  std::string text;
+  if (dumps) text = described(arguments, std::move(machines), sources.empty() ? nullptr : &tests);
+  if (sources.empty()) {
+    read_back(arguments, text);
+  } else if (dumps) {
+    const Json document = read_back(arguments, text);
+    text = calibrated(arguments, tests, sources, document, document.at("name").as_text());
+  } else if (named) {
+    const Json document = System::document(arguments.text("system", ""), {}, option_place("system"));
+    text = calibrated(arguments, tests, sources, document,
+                      arguments.text("name", document.text("name", "") + "-measured"));
+  } else {
+    text = link_tests_json(tests);
+  }
+  put_result(arguments, text);
+  return 0;
+}
+
 void register_p2p(Registry<ImportKind>& registry) {
-  registry.add(
-      {"p2p",
-       "p2pBandwidthLatencyTest, bandwidthTest, nvbandwidth: measured links, or a system's file set to them",
-       looks_like_link_tests,
-       import_link_tests,
-       {{"system", "NAME|FILE", "write this system's file with its links at what was measured"},
-        {"name", "TEXT", "what to call the system (default: imported)"}}});
+  registry.add({"p2p",
+                "p2pBandwidthLatencyTest, bandwidthTest, nvbandwidth: measured links; with --system or "
+                "beside a dump of the "
+                "machine, its file set to them",
+                looks_like_link_tests,
+                import_machine,
+                {{"system", "NAME|FILE", "write this system's file with its links at what was measured"},
+                 {"name", "TEXT", "what to call the system (default: imported)"}}});
 }
 
 }  // namespace tandem::app

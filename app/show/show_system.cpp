@@ -55,8 +55,13 @@ std::string links(const System& system, int width) {
   const std::size_t count = std::min(system.link_count(), kMostLinksShown);
   for (LinkId id = 0; id < count; ++id) {
     const LinkInfo link = system.link(id);
-    table.add({link.name, link.kind, to_text(link.bandwidth), fmt::format("{:.0f} %", 100 * link.achieved),
-               to_text(link.latency), link.shared_with == id ? "full" : "half"});
+    const std::string cables =
+        link.lanes > 1 ? fmt::format(" ({} x {})", link.lanes,
+                                     to_text(Bandwidth{link.bandwidth.bytes_per_second / link.lanes}))
+                       : "";
+    table.add({link.name, link.kind, to_text(link.bandwidth) + cables,
+               fmt::format("{:.0f} %", 100 * link.achieved), to_text(link.latency),
+               link.shared_with == id ? "full" : "half"});
   }
   std::string out = table.text(true, width);
   if (count < system.link_count()) out += fmt::format("... and {} more\n", system.link_count() - count);

@@ -55,13 +55,19 @@ Table constants() {
 struct ListKind {
   std::string_view name;
   Table (*table)();
+  std::string_view more = {};  ///< below the table, for people
 };
 
 const std::vector<ListKind>& kinds() {
   static const std::vector<ListKind> all = {
       {"models", [] { return named(list_models()); }},
-      {"systems", [] { return named(list_systems()); }},
-      {"devices", [] { return named(list_devices()); }},
+      {"systems", [] { return named(list_systems()); },
+       "\nAny card in a desktop or server of stock figures: DEVICE-Nx, as rtx-4080-2x or l20-4x (N from 1 to "
+       "8).\n"
+       "One of your own: tandem import, or a file (docs/formats/system.md).\n"},
+      {"devices", [] { return named(list_devices()); },
+       "\nOne that is not listed is a file of ten lines: docs/own-device.md, --swap "
+       "device=./my-card.json.\n"},
       {"schemes", [] { return named(list_schemes()); }},
       {"recipes", [] { return named(list_recipes()); }},
       {"backends", [] { return named(backends_registry().all()); }},
@@ -86,7 +92,9 @@ int list(const Arguments& arguments) {
     names.emplace_back(kind.name);
     if (wanted == kind.name || wanted + "s" == kind.name) {
       const Table table = kind.table();
-      put_page(arguments, format == "text" ? table.text(false, result_columns(arguments)) : table.as(format));
+      const std::string_view more = format == "text" ? kind.more : std::string_view();
+      put_page(arguments, format == "text" ? table.text(false, result_columns(arguments)) + std::string(more)
+                                           : table.as(format));
       return 0;
     }
   }

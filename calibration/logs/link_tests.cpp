@@ -4,12 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <charconv>
 #include <memory>
 #include <utility>
 
 #include "base/json_writer.h"
-#include "base/statistics.h"
 #include "base/text.h"
 #include "calibration/logs/log_text.h"
 
@@ -26,6 +25,16 @@ void grow(PairMatrix& m, std::size_t n) {
   for (auto& row : m) row.resize(std::max(row.size(), n));
 }
 
+/// nvbandwidth copies between two devices only where they have peer access.
+void access_by_figures(LinkTests& tests) {
+  grow(tests.access, tests.peer.size());
+  for (std::size_t i = 0; i < tests.peer.size(); ++i) {
+    for (std::size_t j = 0; j < tests.peer.size(); ++j) {
+      if (i != j) tests.access[i][j] = tests.peer[i][j] > 0 ? 1 : -1;
+    }
+  }
+}
+
 /// What the next numbers are about.
 enum class Section : uint8_t {
   none,
@@ -35,6 +44,7 @@ enum class Section : uint8_t {
   staged_latency,
   to_device,
   from_device,
+  access,
   ignored
 };
 
@@ -94,6 +104,28 @@ class TextReader {
     if (out_.devices.size() <= index) out_.devices.resize(index + 1);
     out_.devices[index] = model;
     current_ = index;
+    if (old) bus(words, index);
+  }
+
+  /// "pciBusID: b1, pciDeviceID: 0, pciDomainID:0", hexadecimal.
+  void bus(const Words& words, std::size_t index) {
+    int64_t number[3] = {-1, -1, -1};  // domain, bus, device
+    constexpr std::string_view kKeys[] = {"pciDomainID:", "pciBusID:", "pciDeviceID:"};
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      for (std::size_t k = 0; k < 3; ++k) {
+        if (!words[i].starts_with(kKeys[k])) continue;
+        std::string_view digits = words[i].substr(kKeys[k].size());
+        if (digits.empty() && i + 1 < words.size()) digits = words[i + 1];
+        if (digits.ends_with(',')) digits.remove_suffix(1);
+        int64_t value = -1;
+        const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+        if (read.ec == std::errc{} && value >= 0 && value < 1 << 16) number[k] = value;
+      }
+    }
+    if (out_.buses.size() <= index) out_.buses.resize(index + 1, -1);
+    if (number[1] >= 0)
+      out_.buses[index] =
+          (std::max<int64_t>(0, number[0]) << 32) + (number[1] << 16) + std::max<int64_t>(0, number[2]);
   }
 
   /// "Device=0 CAN Access Peer Device=1", "Device=0 CANNOT ...".
@@ -111,7 +143,10 @@ class TextReader {
     section_ = Section::ignored;
     by_size_ = false;
     transposed_ = false;
-    if (has(line, "Matrix")) {
+    if (has(line, "Connectivity Matrix")) {
+      section_ = Section::access;
+      unit_ = 1;
+    } else if (has(line, "Matrix")) {
       const bool enabled = has(line, "P2P=Enabled");
       if (has(line, "Latency")) {
         section_ = enabled ? Section::peer_latency : Section::staged_latency;
@@ -212,6 +247,7 @@ class TextReader {
     }
     if (rows.size() != n)
       throw InputError(place(), fmt::format("the matrix above is cut short: {} of {} rows", rows.size(), n));
+    if (section == Section::access) return connectivity(rows);
     PairMatrix& to = section == Section::peer           ? out_.peer
                      : section == Section::staged       ? out_.staged
                      : section == Section::peer_latency ? out_.peer_latency
@@ -224,6 +260,17 @@ class TextReader {
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = 0; j < n; ++j) {
         if (i != j) (transposed ? to[j][i] : to[i][j]) = rows[i][j];
+      }
+    }
+    if (header > 0) access_by_figures(out_);
+  }
+
+  /// 1: access, 0: none; the lines "Device=0 CAN ..." say the same, and are believed where they stand.
+  void connectivity(const std::vector<std::vector<double>>& rows) {
+    grow(out_.access, rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      for (std::size_t j = 0; j < rows.size(); ++j) {
+        if (i != j && out_.access[i][j] == 0) out_.access[i][j] = rows[i][j] > 0 ? 1 : -1;
       }
     }
   }
@@ -276,6 +323,7 @@ LinkTests read_nvbandwidth(const Json& document) {
         if (i != j) (write ? out.peer[j][i] : out.peer[i][j]) = rows[i][j];
       }
     }
+    access_by_figures(out);
   }
   return out;
 }
@@ -299,10 +347,11 @@ LinkTests read_link_tests(std::string_view text, const std::string& file) {
       begins_as_json(blanks) ? read_nvbandwidth(Json::parse(blanks, file)) : TextReader(blanks, file).read();
   const bool nothing =
       empty(out.peer) && empty(out.staged) && out.to_device.empty() && out.from_device.empty();
-  if (nothing && has(blanks, "<->")) {
+  if (nothing && (has(blanks, "<->") || has(blanks, "Bidirectional"))) {
     throw InputError(fmt::format(
-        "{}: its figures are of copies both ways at once, which do not tell what a link carries one way; run "
-        "nvbandwidth without -t bidirectional tests",
+        "{}: its figures are of copies both ways at once, which do not tell what a link carries one way; "
+        "give the one-way figures too (nvbandwidth without -t bidirectional tests, the Unidirectional matrix "
+        "of p2pBandwidthLatencyTest)",
         printable(file)));
   }
   if (nothing) {
@@ -314,15 +363,19 @@ LinkTests read_link_tests(std::string_view text, const std::string& file) {
 
 bool looks_like_link_tests(std::string_view text) {
   text = text.substr(0, kRecognised);
-  return has(text, "P2P=Disabled") || has(text, "CUDA Bandwidth Test") || has(text, "\"nvbandwidth\"") ||
-         has(text, "(column) bandwidth (GB/s)") || has(text, "Host to Device Bandwidth, ");
+  return has(text, "P2P=Disabled") || has(text, "P2P=Enabled") || has(text, "CUDA Bandwidth Test") ||
+         has(text, "\"nvbandwidth\"") || has(text, "(column) bandwidth (GB/s)") ||
+         has(text, "Host to Device Bandwidth, ");
 }
 
-void merge(LinkTests& tests, const LinkTests& more) {
-  const auto fill = [](auto& into, const auto& from) {
+bool merge(LinkTests& tests, const LinkTests& more) {
+  bool left_out = false;
+  const auto fill = [&](auto& into, const auto& from) {
+    left_out = left_out || (!into.empty() && !from.empty() && into != from);
     if (into.empty()) into = from;
   };
-  fill(tests.devices, more.devices);
+  if (tests.devices.empty()) tests.buses = more.buses;
+  if (tests.devices.empty()) tests.devices = more.devices;
   fill(tests.access, more.access);
   fill(tests.peer, more.peer);
   fill(tests.staged, more.staged);
@@ -333,9 +386,11 @@ void merge(LinkTests& tests, const LinkTests& more) {
     const auto& from = more.*member;
     into.resize(std::max(into.size(), from.size()));
     for (std::size_t i = 0; i < from.size(); ++i) {
+      left_out = left_out || (into[i] != 0 && from[i] != 0 && into[i] != from[i]);
       if (into[i] == 0) into[i] = from[i];
     }
   }
+  return left_out;
 }
 
 std::string link_tests_json(const LinkTests& tests) {
@@ -351,90 +406,6 @@ std::string link_tests_json(const LinkTests& tests) {
   put("host_to_device_bytes_per_second", tests.to_device);
   put("device_to_host_bytes_per_second", tests.from_device);
   return out.dump(2);
-}
-
-namespace {
-
-double at(const PairMatrix& m, std::size_t i, std::size_t j) {
-  return i < m.size() && j < m[i].size() ? m[i][j] : 0;
-}
-
-/// The narrowest link of a route.
-LinkId narrowest(const System& system, const Route& route) {
-  return *std::min_element(route.links.begin(), route.links.end(),
-                           [&](LinkId a, LinkId b) { return system.usable(a) < system.usable(b); });
-}
-
-/// Measured rates over the nominal ones, by the class of the link that must be the narrow one.
-using Fractions = std::map<std::string, std::vector<double>, std::less<>>;
-
-void add_fraction(Fractions& fractions, const System& system, const Route& route, double rate) {
-  if (route.links.empty() || rate <= 0) return;
-  const LinkId link = narrowest(system, route);
-  fractions[std::string(system.link_kind(link))].push_back(rate /
-                                                           system.link(link).bandwidth.bytes_per_second);
-}
-
-}  // namespace
-
-std::vector<LinkFit> fit_links(const LinkTests& tests, const System& system,
-                               std::vector<std::string>& notes) {
-  const std::size_t n = tests.count();
-  if (n > system.accelerators().size()) {
-    throw InputError(fmt::format("the measurements speak of {} devices, a node of {} has {}", n,
-                                 system.name(), system.accelerators().size()));
-  }
-  Fractions peers, hosts;
-  std::vector<double> staged;
-  std::size_t unexpected = 0, missing = 0;
-  double staged_before = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const VertexId a = system.vertex(0, system.accelerators()[i]);
-    for (std::size_t j = 0; j < n; ++j) {
-      if (i == j) continue;
-      const Route r = system.route(a, system.vertex(0, system.accelerators()[j]));
-      const double access = at(tests.access, i, j);
-      if (access > 0 && r.staged > 0) ++unexpected;
-      if (access < 0 && r.staged == 0) ++missing;
-      if (access >= 0 && r.staged == 0) add_fraction(peers, system, r, at(tests.peer, i, j));
-      // Without access the test with peers on repeats the staged one.
-      const double copied = at(tests.staged, i, j) > 0 ? at(tests.staged, i, j)
-                            : access < 0               ? at(tests.peer, i, j)
-                                                       : 0;
-      if (copied > 0) staged.push_back(copied);
-      if (r.staged > 0) staged_before = r.cap;
-    }
-    const VertexId host = system.host_of(a);
-    if (i < tests.to_device.size()) add_fraction(hosts, system, system.route(host, a), tests.to_device[i]);
-    if (i < tests.from_device.size())
-      add_fraction(hosts, system, system.route(a, host), tests.from_device[i]);
-  }
-  if (unexpected > 0)
-    notes.push_back(fmt::format("{} pairs have peer access that {} does not expect: see its peer_access",
-                                unexpected, system.name()));
-  if (missing > 0)
-    notes.push_back(fmt::format("{} pairs lack the peer access that {} expects: see its peer_access", missing,
-                                system.name()));
-  for (auto& [kind, values] : hosts) peers.emplace(kind, values);  // pairs speak first
-  std::vector<LinkFit> out;
-  for (const auto& [kind, values] : peers) {
-    double after = median(values);
-    if (after > 1) {
-      notes.push_back(
-          fmt::format("links.{}: {:.0f} % of the nominal bandwidth was measured; taken as 100 %. Are its "
-                      "bandwidth and its number of cables right?",
-                      kind, 100 * after));
-      after = 1;
-    }
-    double before = 0;
-    for (LinkId l = 0; l < system.link_count() && before == 0; ++l) {
-      if (system.link_kind(l) == kind) before = system.link(l).achieved;
-    }
-    out.push_back({"links." + kind + ".achieved", before, after, values.size()});
-  }
-  if (!staged.empty())
-    out.push_back({"peer_access.staged_cap", staged_before, median(staged), staged.size()});
-  return out;
 }
 
 }  // namespace tandem::calibration

@@ -321,11 +321,30 @@ std::string without_pipes(std::string_view line) {
   return out;
 }
 
+/// 22803 is 2.28.3; before 2.9 it was 2804 for 2.8.4.
+std::string version_text(int64_t v) {
+  return v >= 10000 ? fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100)
+                    : fmt::format("{}.{}.{}", v / 1000, v / 100 % 10, v % 100);
+}
+
+/// The first line of nccl-tests since 2.17: "nccl-headers=22803 nccl-library=22803". The library is what ran.
+void take_version(const Words& words, std::string& library, std::string& headers) {
+  for (const std::string_view word : words) {
+    for (auto* into : {&library, &headers}) {
+      const std::string_view key = into == &library ? "nccl-library=" : "nccl-headers=";
+      int64_t code = 0;
+      if (word.starts_with(key) && read_number(word.substr(key.size()), code) && code >= 2000 &&
+          code < 1'000'000)
+        *into = version_text(code);
+    }
+  }
+}
+
 NcclRuns read_text_log(std::string_view text) {
   constexpr std::size_t kMostRows = 10000;
   NcclRuns out;
   RunBuilder builder;
-  std::string version;
+  std::string version, library, headers;
   for (std::size_t at = 0; at <= text.size() && builder.rows() < kMostRows;) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = without_pipes(without_prefix(text.substr(at, end - at)));
@@ -337,6 +356,7 @@ NcclRuns read_text_log(std::string_view text) {
       while (version.ends_with('.')) version.pop_back();
     }
     const Words words = words_of(line);
+    take_version(words, library, headers);
     TableRow read;
     const RowShape shape = read_row(words, read);
     if (shape == RowShape::good) {
@@ -351,7 +371,7 @@ NcclRuns read_text_log(std::string_view text) {
       builder.ranks(words);
     }
   }
-  out.runs = builder.finish(version);
+  out.runs = builder.finish(!version.empty() ? version : !library.empty() ? library : headers);
   return out;
 }
 
@@ -467,7 +487,7 @@ NcclRuns read_json_log(const Json& document) {
   std::string library;
   if (const Json* version = document.find("nccl_version"); version != nullptr && version->is_integer()) {
     const int64_t v = version->as_int(0, 1'000'000);  // 22703 is 2.27.3
-    library = fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
+    library = version_text(v);
   }
   if (const Json* config = document.find("config")) read_config(*config, log.harness);
   if (const Json* arguments = document.find("args"); arguments != nullptr && arguments->is_array()) {

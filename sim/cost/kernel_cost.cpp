@@ -93,6 +93,17 @@ struct Profile {
     }
     return nullptr;
   }
+  /// The newest of the family that a name without curves belongs to: "cdna3" for "cdna4"; null where there is
+  /// none.
+  const Architecture* relative(std::string_view name) const {
+    const auto family = [](std::string_view n) { return n.substr(0, n.find_first_of("0123456789")); };
+    const Architecture* out = nullptr;
+    for (const Architecture& a : architectures) {
+      if (family(a.name) == family(name) && family(name) != name && (out == nullptr || out->name < a.name))
+        out = &a;
+    }
+    return out;
+  }
 };
 
 Profile read_profile(const std::string& name) {
@@ -275,7 +286,8 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
     const char* kind = device.kind == Device::Kind::gpu   ? "gpu"
                        : device.kind == Device::Kind::cpu ? "cpu"
                                                           : "tpu";
-    a = profile.find(profile.assumed.at(kind).as_text());
+    a = profile.relative(device.architecture);
+    if (a == nullptr) a = profile.find(profile.assumed.at(kind).as_text());
     impl_->assumptions.push_back(fmt::format("no measurements of architecture {}: kernels cost as on {}",
                                              printable(device.architecture), a->name));
   }

@@ -76,7 +76,7 @@ TEST(Import, SourcesOfOneMachineAreJoinedAndTheirContradictionsNamed) {
 TEST(Import, WhatADumpCannotSayIsAskedForByName) {
   const std::string matrix = "GPU0 GPU1\nGPU0 X PHB\nGPU1 PHB X\n";
   expect_refusal(tool({"import", "topo-m", "-"}, matrix), kInput, "give their model with --device");
-  expect_refusal(tool({"import", "topo-m", "-", "--device", "rtx-4080"}, matrix), kInput, "rtx-4090");
+  expect_refusal(tool({"import", "topo-m", "-", "--device", "rtx-4095"}, matrix), kInput, "rtx-4090");
   expect_refusal(tool({"import", "topo-m", "-", "--device", "epyc-7742"}, matrix), kInput, "is a CPU");
   expect_refusal(tool({"import", "topo-m", "-", "--device", "rtx-4090", "--cpu", "rtx-4090"}, matrix), kInput,
                  "is no CPU");
@@ -85,6 +85,66 @@ TEST(Import, WhatADumpCannotSayIsAskedForByName) {
   expect_refusal(tool({"import", "topo-m", "-", "--device", "rtx-4090", "--library", "nkcl-2.28"}, matrix),
                  kInput, "Did you mean nccl?");
   EXPECT_EQ(tool({"import", "topo-m", "-", "--device", "rtx-4090"}, matrix).status, 0);
+}
+
+const std::string kThree = "GPU0 GPU1 GPU2\nGPU0 X PHB PHB\nGPU1 PHB X PHB\nGPU2 PHB PHB X\n";
+
+TEST(Import, UnlikeCardsAreNamedInTheOrderOfTheDump) {
+  const ChildResult result =
+      tool({"import", "topo-m", "-", "--device", "rtx-4090,rtx-5090,rtx-a6000"}, kThree);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const System system = System::from_json(Json::parse(result.out, "mixed"));
+  EXPECT_EQ(system.device(system.accelerator(0)).name, "rtx-4090");
+  EXPECT_EQ(system.device(system.accelerator(1)).name, "rtx-5090");
+  EXPECT_EQ(system.device(system.accelerator(2)).name, "rtx-a6000");
+  expect_refusal(tool({"import", "topo-m", "-", "--device", "rtx-4090,rtx-5090"}, kThree), kInput,
+                 "--device names 2 models, topo-m shows 3 GPUs");
+}
+
+const std::string kMeasured =
+    "Device: 0, NVIDIA GeForce RTX 4090, pciBusID: 2, pciDeviceID: 0, pciDomainID:0\n"
+    "Device: 1, NVIDIA GeForce RTX 5090, pciBusID: 1, pciDeviceID: 0, pciDomainID:0\n"
+    "Device: 2, NVIDIA RTX A6000, pciBusID: 6, pciDeviceID: 0, pciDomainID:0\n"
+    "Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)\n   D\\D     0      1      2\n"
+    "     0 1008.06   6.34   6.30\n     1   6.34 1500.75  6.10\n     2   6.31  6.20  680.00\n";
+
+TEST(Import, AMatrixAndMeasuredLinksOfOneMachineJoin) {
+  const Scratch scratch;
+  const std::string topo = scratch.write("topo.txt", kThree), p2p = scratch.write("p2p.txt", kMeasured);
+  for (const auto& words : {std::vector<std::string>{"import", topo, p2p},
+                            {"import", p2p, topo},
+                            {"import", "p2p", p2p, "topo-m", topo}}) {
+    const ChildResult result = tool(words);
+    ASSERT_EQ(result.status, 0) << result.err;
+    const System system = System::from_json(Json::parse(result.out, "joined"));
+    // The cards are named by the measurement, and counted by their buses as the matrix does.
+    EXPECT_EQ(system.device(system.accelerator(0)).name, "rtx-5090");
+    EXPECT_EQ(system.device(system.accelerator(2)).name, "rtx-a6000");
+    EXPECT_NEAR(system.route(system.accelerator(0), system.accelerator(1)).cap, 6.3e9, 1e8);
+    EXPECT_THAT(result.out, HasSubstr("links measured: "));
+    EXPECT_THAT(result.err, HasSubstr("gpu0 and on are its devices 1,0,2"));
+  }
+  expect_refusal(tool({"import", topo, p2p, "--system", "workstation-2x"}), kUsage,
+                 "--system names the machine");
+}
+
+TEST(Import, ADeviceOfOnesOwnIsFoundFromWhereTheSystemLies) {
+  const Scratch scratch;
+  const std::string card =
+      scratch.write("my-card.json", slurp(std::string(TANDEM_ROOT) + "/topologies/devices/l20.json"));
+  const std::string topo = scratch.write("topo.txt", kThree);
+  const std::string box = scratch.file("box.json");
+  const ChildResult written = tool({"import", topo, "--device", card, "--out", box});
+  ASSERT_EQ(written.status, 0) << written.err;
+  EXPECT_THAT(slurp(box), HasSubstr("\"my-card.json\""));
+  EXPECT_EQ(System::load(box).device(0).name, "l20");
+  const ChildResult shown = tool({"import", topo, "--device", card});  // to stdout: it may lie anywhere
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("\"" + card + "\""));
+  const std::string p2p = scratch.write("p2p.txt", kMeasured), measured = scratch.file("measured.json");
+  ASSERT_EQ(tool({"import", "p2p", p2p, "--system", box, "--out", measured}).status, 0);
+  EXPECT_EQ(System::load(measured).device(0).name, "l20");
+  EXPECT_EQ(tool({"show", "system", "workstation-2x", "--swap", "device=" + card}).status, 0);
 }
 
 TEST(Import, FilesOfTheWrongKindAreRefused) {

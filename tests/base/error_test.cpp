@@ -30,6 +30,7 @@ TEST(Nearest, PutsNamesThatHoldTheWordBeforeSimilarOnes) {
   const Names devices = {"a10", "a100-pcie-40gb", "a100-sxm-40gb", "a10g", "dgx-a100"};
   EXPECT_EQ(nearest("a100", devices), (Names{"dgx-a100", "a100-sxm-40gb"}));
   EXPECT_EQ(nearest("A100-S", devices, 1), Names{"a100-sxm-40gb"});
+  EXPECT_EQ(nearest("llama3.1-8b", {"llama3.2-3b", "llama3.2-1b", "llama3-8b"}, 1), Names{"llama3-8b"});
   EXPECT_EQ(nearest("llama", {"llama2-13b", "llama2-70b", "llama2-7b"}, 1), Names{"llama2-7b"});
   EXPECT_EQ(nearest("ing", {"wing", "ing-2"}), (Names{"ing-2", "wing"}));
   EXPECT_EQ(nearest("batch-size", {"seed", "batch", "bat"}), Names{"batch"});

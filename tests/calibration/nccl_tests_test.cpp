@@ -55,6 +55,23 @@ TEST(NcclTests, ReadsOlderTablesWithoutRootAndWithFloatErrors) {
   EXPECT_DOUBLE_EQ(log.rows[2].seconds, 419.4e-6);
 }
 
+TEST(NcclTests, TheFirstLineNamesTheLibrary) {
+  const std::string table =
+      "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   "
+      "algbw   busbw  "
+      "#wrong\n   268435456      33554432     float    none      -1  5702.31   47.07   23.54       0  "
+      "5688.19   47.19   "
+      "23.60       0\n";
+  const auto version = [&](const std::string& line) {
+    return read_nccl_tests(line + "\n" + table, "log").runs.at(0).version;
+  };
+  EXPECT_EQ(version("# nccl-tests version 2.17.6 nccl-headers=22803 nccl-library=22805"), "2.28.5");
+  EXPECT_EQ(version("0: # nccl-tests version 2.18.3 nccl-headers=23005"), "2.30.5");
+  EXPECT_EQ(version("# nccl-library=2804"), "2.8.4");
+  EXPECT_EQ(version("# nccl-library=none"), "");
+  EXPECT_EQ(version("# nccl-library=22803\nNCCL version 2.27.3+cuda12.9"), "2.27.3");
+}
+
 TEST(NcclTests, SeesThroughPrefixesIndentsAndLineEnds) {
   for (const std::string& prefix : {std::string("[1,0]<stdout>:"), std::string("0: "), std::string("   "),
                                     std::string("    [1,0]<stdout>:"), std::string("\t")}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibration/logs/link_tests.h"
+#include "calibration/logs/link_fit.h"
 
 #include "tests/fuzz/target.h"
 
@@ -11,9 +11,9 @@ void link_tests(std::string_view bytes) {
     looks_like_link_tests(bytes);
     const LinkTests tests = read_link_tests(bytes, "fuzz");
     link_tests_json(tests);
-    static const System system = System::load("dgx1-v100");
+    static const Json document = System::document("dgx1-v100", {});
     std::vector<std::string> notes;
-    fit_links(tests, system, notes);
+    fit_links(tests, document, notes);
   } catch (const InputError&) {
   }
 }

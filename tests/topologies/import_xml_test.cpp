@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "topologies/import/importer.h"
+#include "topologies/system.h"
 
 namespace tandem::tests {
 namespace {
@@ -41,7 +42,10 @@ std::string all_notes(const Machine& m) {
   return out;
 }
 
-const Machine::Slot& slot_of(const Machine& m, const Machine::Gpu& gpu) { return m.tree[gpu.slot]; }
+template <typename Device>
+const Machine::Slot& slot_of(const Machine& m, const Device& device) {
+  return m.tree[device.slot];
+}
 
 TEST(NcclXml, SwitchesPortsVirtualNicsAndMissingNumbers) {
   const Machine m = nccl(corpus("nccl_xml/switches.xml"));
@@ -157,6 +161,68 @@ TEST(NcclXml, TruncatedAndHostileTextIsRefusedWithItsLine) {
       "<!DOCTYPE x [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;\">]><system><cpu "
       "numaid=\"&b;\"/></system>";
   EXPECT_THAT(refusal(nccl, bomb), HasSubstr("no whole number"));
+}
+
+/// A switch of a virtual machine, whose bridges and devices report these links.
+std::string virtual_machine(const std::string& bridge, const std::string& device) {
+  const auto pci = [](const std::string& bus, const std::string& type, const std::string& link) {
+    return "<pci busid=\"0000:" + bus + ":00.0\" class=\"" + type +
+           "\" vendor=\"0x10de\" device=\"0x2330\" " + link + ">";
+  };
+  return "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\">" + pci("01", "0x060400", bridge) +
+         pci("02", "0x030200", device) + "<gpu dev=\"0\" sm=\"90\"/></pci>" + pci("03", "0x020000", device) +
+         "<nic><net name=\"mlx5_0\" speed=\"400000\"/></nic></pci></pci></cpu></system>";
+}
+
+TEST(NcclXml, BridgesOfAVirtualMachineAreNoWires) {
+  const std::string x16 = "link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"";
+  for (const std::string one : {"2.5", "5.0", "8.0", "16.0"}) {
+    const Machine m = nccl(virtual_machine("link_speed=\"" + one + " GT/s PCIe\" link_width=\"1\"", x16));
+    ASSERT_EQ(m.tree.size(), 3u);
+    for (const Machine::Slot& slot : m.tree) EXPECT_EQ(slot.link.lanes * slot.link.gigatransfers, 512) << one;
+    EXPECT_THAT(all_notes(m), HasSubstr("0000:01:00.0: the bridge reports a link more than 4 times slower"));
+  }
+  // Devices that know nothing do not sit on one lane either.
+  const Machine unknown = nccl(virtual_machine("link_speed=\"2.5 GT/s PCIe\" link_width=\"1\"", ""));
+  EXPECT_EQ(unknown.tree[0].link.lanes, 0);
+  // A NIC of 400 Gbit/s is on no such lane; a switch's narrow uplink is one.
+  const Machine nic = nccl(virtual_machine(x16, "link_speed=\"2.5 GT/s PCIe\" link_width=\"1\""));
+  EXPECT_EQ(slot_of(nic, nic.nics[0]).link.lanes, 0);
+  EXPECT_THAT(all_notes(nic), HasSubstr("mlx5_0: one slow lane is reported"));
+  const Machine narrow = nccl(virtual_machine("link_speed=\"16.0 GT/s PCIe\" link_width=\"16\"", x16));
+  EXPECT_EQ(narrow.tree[0].link.gigatransfers, 16);
+}
+
+TEST(HwlocXml, BridgesOfAVirtualMachineAreNoWires) {
+  for (const char* rate : {"1.969231", "0.250000", "0.984615"}) {
+    const std::string link = std::string("pci_link_speed=\"") + rate + "\"";
+    const Machine m = hwloc(
+        "<topology version=\"2.0\"><object type=\"Machine\" nodeset=\"0x1\"><object type=\"Core\"><object "
+        "type=\"PU\"/></object><object type=\"Bridge\" bridge_type=\"0-1\"><object type=\"Bridge\" "
+        "bridge_type=\"1-1\" "
+        "pci_busid=\"0000:20:00.0\" " +
+        link + "><object type=\"Bridge\" bridge_type=\"1-1\" pci_busid=\"0000:21:00.0\" " + link +
+        "><object type=\"PCIDev\" pci_busid=\"0000:23:00.0\" pci_type=\"0200 [1d0f:efa3]\" "
+        "pci_link_speed=\"63.015385\"/><object type=\"PCIDev\" pci_busid=\"0000:25:00.0\" pci_type=\"0302 "
+        "[10de:2941]\" pci_link_speed=\"63.015385\"/></object></object></object></object></topology>");
+    ASSERT_EQ(m.tree.size(), 3u);
+    for (const Machine::Slot& slot : m.tree) EXPECT_EQ(slot.link.gigatransfers, 32) << rate;
+    EXPECT_THAT(all_notes(m), HasSubstr("0000:20:00.0 and 1 more: the bridge reports"));
+    // A GPU with a way of its own to the processor keeps the switch that it shares with the NIC.
+    std::vector<std::string> notes;
+    const System system = System::from_json(
+        Json::parse(system_text(m, {.name = "", .nic = parse_bandwidth("400Gbit/s")}, notes), "vm"),
+        {{"nodes", "2"}});
+    EXPECT_EQ(system.route(system.accelerator(0), system.accelerator(1)).staged, 0);
+  }
+}
+
+TEST(NcclXml, ACardAsleepHasItsOwnGeneration) {
+  const Machine m = nccl(virtual_machine("link_speed=\"2.5 GT/s PCIe\" link_width=\"16\"",
+                                         "link_speed=\"2.5 GT/s PCIe\" link_width=\"16\""));
+  EXPECT_EQ(slot_of(m, m.gpus[0]).link.gigatransfers, 0);
+  EXPECT_EQ(slot_of(m, m.gpus[0]).link.lanes, 16);
+  EXPECT_THAT(all_notes(m), HasSubstr("as of a card asleep"));
 }
 
 TEST(HwlocXml, PackagesGpusNicsAndCablesToTheCpu) {

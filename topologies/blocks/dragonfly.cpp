@@ -15,7 +15,8 @@ namespace {
 class Dragonfly : public Network {
  public:
   Dragonfly(const NetworkShape& shape, const Json& spec) : shape_(shape) {
-    down_ = static_cast<uint64_t>(spec.at("down").as_int(1, 1 << 20));
+    const auto down = static_cast<uint64_t>(spec.at("down").as_int(1, 1 << 20));
+    down_ = (down + shape.bonded - 1) / shape.bonded;
     routers_ = static_cast<uint64_t>(spec.at("routers").as_int(1, 1 << 16));
     const auto global = static_cast<uint64_t>(spec.at("global").as_int(1, 1 << 16));
     global_per_router_ = global;
@@ -33,7 +34,9 @@ class Dragonfly : public Network {
   uint64_t link_count() const override {
     return first_global_ + (groups_ > 1 ? groups_ * (groups_ - 1) * parallel_ : 0);
   }
-  Bandwidth bandwidth(uint64_t) const override { return shape_.bandwidth; }
+  Bandwidth bandwidth(uint64_t id) const override {
+    return {shape_.bandwidth.bytes_per_second / (id < first_local_ ? 1 : shape_.bonded)};
+  }
   std::string label(uint64_t id) const override {
     if (id < first_local_) {
       const uint64_t unit = id / 2;

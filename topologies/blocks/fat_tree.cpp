@@ -113,7 +113,8 @@ class FatTree : public Network {
  private:
   void read(const Json& spec) {
     rails_ = spec.boolean("rails", false);
-    down_ = static_cast<uint64_t>(spec.at("down").as_int(2, 1 << 20));
+    const auto down = static_cast<uint64_t>(spec.at("down").as_int(2, 1 << 20));
+    down_ = std::max<uint64_t>(2, groups(down, shape_.bonded));
     leaf_ = down_;
     if (const Json* nodes = spec.find("nodes_per_leaf"))
       leaf_ = static_cast<uint64_t>(nodes->as_int(1, 1 << 20)) * (rails_ ? 1 : shape_.ports);
@@ -121,10 +122,11 @@ class FatTree : public Network {
       for (const Json& ratio : over->is_array() ? over->items() : std::vector<Json>{*over})
         thinned_.push_back(ratio.as_real(1e-3, 1e3));
     }
-    flows_ = static_cast<int>(spec.integer("ecmp", 0, 0, 1024));
+    flows_ = static_cast<int>(spec.integer("ecmp", 0, 0, 1024) * shape_.bonded);
   }
   /// The largest load of a trunk's cable over the mean one, where the hash of every flow picks one.
   double imbalance(double ports, double cables) const {
+    cables *= shape_.bonded;
     if (flows_ == 0 || cables < 1.5) return 1;
     return std::max(1.0, fullest(ports * flows_, cables) * cables / (ports * flows_));
   }

@@ -191,6 +191,10 @@ LinkFigures c2c_figures(const Device& gpu) {
 
 bool offers_peer_access(const Device& gpu) { return !lists(table().at("no_peer_access"), gpu.name); }
 
+bool is_card(const Device& gpu) { return !lists(table().at("modules").at("models"), gpu.name); }
+
+int card_lanes(const Device& gpu) { return lists(table().at("half_width").at("models"), gpu.name) ? 8 : 16; }
+
 std::string rate_text(double bytes_per_second) { return fmt::format("{:.6g}GB/s", bytes_per_second / 1e9); }
 
 std::string figures_source(const std::string& section) {

@@ -59,6 +59,9 @@ LinkFigures socket_figures(const Device& cpu);
 /// A GPU's own way to its CPU beside PCIe; bandwidth 0 where there is none.
 LinkFigures c2c_figures(const Device& gpu);
 bool offers_peer_access(const Device& gpu);
+/// Whether it is one GPU on a PCIe card, and how many lanes that has.
+bool is_card(const Device& gpu);
+int card_lanes(const Device& gpu);
 /// "25GB/s".
 std::string rate_text(double bytes_per_second);
 /// The "source" text of a section: "pcie", "architectures", "sockets", ...

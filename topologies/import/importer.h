@@ -2,6 +2,7 @@
 #pragma once
 // Readers of what other tools say about a machine. Each is one file in topologies/import and one word in
 // topologies/CMakeLists.txt.
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,10 +33,11 @@ Machine merge(std::vector<Machine> sources);
 /// What a dump cannot say and a user may.
 struct ImportChoices {
   std::string name;     ///< of the system; empty: "imported"
-  std::string device;   ///< model of every GPU (topologies/devices); empty: what the dump says
+  std::string device;   ///< model or file of every GPU, or of each, by commas; empty: what the dump says
   std::string cpu;      ///< model of every CPU; empty: what the dump says, else generic-cpu
   std::string library;  ///< "nccl-2.28"; decides on peer access through the host; empty: the newest known
-  Bandwidth nic;        ///< of each NIC port whose speed the dump leaves open; 0 = unknown
+  std::optional<std::string> folder{};  ///< that the file will lie in: paths of devices count from it
+  Bandwidth nic;                        ///< of each NIC port whose speed the dump leaves open; 0 = unknown
 };
 
 /// The system file (topologies/systems) of a machine, ready for System::load. Appends to `notes` what was

@@ -69,7 +69,81 @@ Nearness Machine::nearness(int slot_a, int slot_b) const {
   return Nearness::phb;
 }
 
+namespace {
+
+/// GT/s times lanes, 0 where nothing is known; half-known ones as slower() takes them.
+double link_rate(const PcieLink& link) {
+  if (link.gigatransfers <= 0 && link.lanes <= 0) return 0;
+  return (link.gigatransfers > 0 ? link.gigatransfers : 8) * (link.lanes > 0 ? link.lanes : 16);
+}
+
+constexpr double kNoWire = 4;      // times slower than all below: more than a switch's narrow uplink
+constexpr double kAsleep = 2.5;    // GT/s: what idle cards fall back to
+constexpr int kLeastLanes = 4;     // of a card in a slot that sleeps
+constexpr double kOneLane = 16.1;  // GT/s: x1 of generation 4, x2 of generation 3
+
+}  // namespace
+
+void Machine::doubt_links() {
+  std::vector<std::string> nics_doubted, bridges_doubted, asleep;
+  for (const Gpu& gpu : gpus) {
+    const PcieLink link = tree[static_cast<std::size_t>(gpu.slot)].link;
+    if (link.gigatransfers != kAsleep || link.lanes < kLeastLanes) continue;
+    asleep.push_back(fmt::format("the GPU at {}", tree[static_cast<std::size_t>(gpu.slot)].bus));
+    // The port above it tells of the same wire.
+    for (int i = gpu.slot; i >= 0; i = tree[static_cast<std::size_t>(i)].parent) {
+      PcieLink& own = tree[static_cast<std::size_t>(i)].link;
+      if (own.gigatransfers != kAsleep || own.lanes != link.lanes) break;
+      own.gigatransfers = 0;
+    }
+  }
+  if (!asleep.empty())
+    notes.push_back(fmt::format(
+        "{}: its link is at 2.5 GT/s, as of a card asleep; its own generation is taken", list_some(asleep)));
+  for (const Nic& nic : nics) {
+    Slot& slot = tree[static_cast<std::size_t>(nic.slot)];
+    const double rate = link_rate(slot.link);
+    if (rate <= 0 || rate > kOneLane || nic.megabits < kNoWire * rate * 1000) continue;
+    slot.link = {};
+    nics_doubted.push_back(nic.label);
+  }
+  std::vector<double> slowest(tree.size(), 0), fastest(tree.size(), 0);
+  std::vector<PcieLink> best(tree.size());
+  for (std::size_t i = tree.size(); i-- > 0;) {  // children stand behind their parents
+    const Slot& slot = tree[i];
+    if (slot.kind != Slot::Kind::bridge) {
+      slowest[i] = fastest[i] = link_rate(slot.link);
+      best[i] = slot.link;
+    }
+    if (slot.parent < 0 || slowest[i] <= 0) continue;
+    const auto up = static_cast<std::size_t>(slot.parent);
+    slowest[up] = slowest[up] > 0 ? std::min(slowest[up], slowest[i]) : slowest[i];
+    if (fastest[i] > fastest[up]) fastest[up] = fastest[i], best[up] = best[i];
+  }
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    Slot& slot = tree[i];
+    const double rate = link_rate(slot.link);
+    if (slot.kind != Slot::Kind::bridge || rate <= 0) continue;
+    // Where no device below knows its link, one lane is still less than any of them would sit on.
+    const bool doubted = slowest[i] > 0 ? kNoWire * rate <= 1.01 * slowest[i] : rate <= kOneLane;
+    if (!doubted) continue;
+    slot.link = best[i];
+    bridges_doubted.push_back(slot.bus.empty() ? "a bridge" : slot.bus);
+  }
+  if (!bridges_doubted.empty())
+    notes.push_back(fmt::format(
+        "{}: the bridge reports a link more than {:.0f} times slower than every device below it, as in "
+        "a virtual machine: that is no wire, the devices' own rate is taken",
+        list_some(bridges_doubted), kNoWire));
+  if (!nics_doubted.empty())
+    notes.push_back(fmt::format(
+        "{}: one slow lane is reported for a NIC many times as fast, as in a virtual machine: the link "
+        "is taken for an unknown one",
+        list_some(nics_doubted)));
+}
+
 void Machine::collapse() {
+  doubt_links();
   std::vector<int> below(tree.size(), 0);
   std::vector<char> kept(tree.size(), 0);
   // Children stand behind their parents, so one pass from the back sees what is left below each.

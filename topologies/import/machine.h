@@ -88,6 +88,10 @@ struct Machine {
   /// From the tree: bridges on the way, or the CPUs. PHB and NODE are one where the tree knows no host
   /// bridges: phb.
   Nearness nearness(int slot_a, int slot_b) const;
+  /// Bridges of a virtual machine report a link far slower than what every device below them has, which no
+  /// wire between them could be: they get the fastest link below them, and a note says so. So does a NIC
+  /// whose own link is a single slow lane, far below its ports. Cards asleep, at generation 1, get their own.
+  void doubt_links();
   /// Takes out bridges with fewer than two things below: ports and bridges within a device. The slower of the
   /// two links that become one stays.
   void collapse();

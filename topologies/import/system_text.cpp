@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include "base/json_writer.h"
 
 #include "topologies/import/access.h"
@@ -50,20 +51,21 @@ class Writer {
   const ImportChoices& choices_;
   std::vector<std::string>& notes_;
   VertexNames names_;
-  std::vector<Device> gpus_, cpus_;  ///< of each GPU and CPU
-  double generation_ = 16;           ///< GT/s where the dump leaves it open
-  PcieLink usual_;                   ///< of most GPUs: the class "pcie"
+  std::vector<Device> gpus_, cpus_;                   ///< of each GPU and CPU
+  std::vector<std::string> gpu_models_, cpu_models_;  ///< what the file calls them
+  double generation_ = 16;                            ///< GT/s where the dump leaves it open
+  PcieLink usual_;                                    ///< of most GPUs: the class "pcie"
 };
 
 JsonWriter Writer::devices() const {
   JsonWriter out = JsonWriter::object();
   const auto numa = [&](int i) { return m_.cpus[static_cast<std::size_t>(i)].numa; };
-  const auto put = [&](const std::string& stem, const std::vector<Device>& models, const auto& numa_of) {
+  const auto put = [&](const std::string& stem, const std::vector<std::string>& models, const auto& numa_of) {
     std::vector<std::string> order;
     std::map<std::string, std::vector<int>> by_model;
     for (std::size_t i = 0; i < models.size(); ++i) {
-      auto& group = by_model[models[i].name];
-      if (group.empty()) order.push_back(models[i].name);
+      auto& group = by_model[models[i]];
+      if (group.empty()) order.push_back(models[i]);
       group.push_back(static_cast<int>(i));
     }
     for (const std::string& model : order) {
@@ -72,8 +74,8 @@ JsonWriter Writer::devices() const {
       out[range_of(stem, by_model[model])] = {{"model", model}, {"numa", nodes}};
     }
   };
-  put("gpu", gpus_, [&](int i) { return numa(slot(m_.gpus[static_cast<std::size_t>(i)].slot).cpu); });
-  put("cpu", cpus_, numa);
+  put("gpu", gpu_models_, [&](int i) { return numa(slot(m_.gpus[static_cast<std::size_t>(i)].slot).cpu); });
+  put("cpu", cpu_models_, numa);
   return out;
 }
 
@@ -129,7 +131,9 @@ PcieLink Writer::full(std::size_t slot) const {
   if (link.gigatransfers <= 0) link.gigatransfers = own;
   if (gpu) link.gigatransfers = std::min(link.gigatransfers, own);
   link.gigatransfers = pcie_figures(link.gigatransfers).gigatransfers;
-  if (link.lanes <= 0) link.lanes = 16;
+  if (link.lanes <= 0)
+    link.lanes =
+        gpu ? card_lanes(gpus_[static_cast<std::size_t>(names_.of(static_cast<int>(slot)).index)]) : 16;
   return link;
 }
 
@@ -154,8 +158,10 @@ void Writer::pcie_links(JsonWriter& links) {
     const Edge edge{names_.of(static_cast<int>(i)),
                     each.parent >= 0 ? names_.of(each.parent) : VertexName{"cpu", each.cpu}, 1};
     const bool gpu = each.kind == Machine::Slot::Kind::gpu;
-    if (gpu && c2c_figures(gpus_[static_cast<std::size_t>(edge.from.index)]).bandwidth.bytes_per_second > 0)
-      continue;
+    // Beside its own way to the processor a GPU has a slot below a switch where the dump shows one.
+    const bool c2c =
+        gpu && c2c_figures(gpus_[static_cast<std::size_t>(edge.from.index)]).bandwidth.bytes_per_second > 0;
+    if (c2c && each.parent < 0) continue;
     if (!each.on_pci) {
       hosted.push_back(edge);
       const double own = m_.nics[static_cast<std::size_t>(edge.from.index)].megabits * 1e6 / 8;
@@ -266,8 +272,14 @@ void Writer::host_links(JsonWriter& links) const {
 }
 
 std::string Writer::run() {
-  gpus_ = choose_gpus(m_, choices_, notes_);
-  cpus_ = choose_cpus(m_, choices_, notes_);
+  for (Chosen& gpu : choose_gpus(m_, choices_, notes_)) {
+    gpu_models_.push_back(gpu.model());
+    gpus_.push_back(std::move(gpu.device));
+  }
+  for (Chosen& cpu : choose_cpus(m_, choices_, notes_)) {
+    cpu_models_.push_back(cpu.model());
+    cpus_.push_back(std::move(cpu.device));
+  }
   if (!gpus_.empty()) generation_ = pcie_generation(gpus_[0]);
   const std::string library = !choices_.library.empty() ? choices_.library
                               : made_by_amd(gpus_)      ? "rccl"
@@ -276,13 +288,17 @@ std::string Writer::run() {
   JsonWriter out;
   out["name"] = choices_.name.empty() ? "imported" : choices_.name;
   std::string models;
+  std::set<std::string> named;
   for (const Device& gpu : gpus_) {
-    if (models.find(gpu.name) == std::string::npos) models += (models.empty() ? "" : ", ") + gpu.name;
+    if (!named.insert(gpu.name).second) continue;
+    const auto count =
+        std::count_if(gpus_.begin(), gpus_.end(), [&](const Device& d) { return d.name == gpu.name; });
+    models += fmt::format("{}{}x {}", models.empty() ? "" : ", ", count, gpu.name);
   }
   out["summary"] =
       gpus_.empty() ? fmt::format("{} NUMA nodes without GPUs, imported from {}", m_.cpus.size(), m_.source)
-                    : fmt::format("{}x {} on {} NUMA node{}, imported from {}", gpus_.size(), models,
-                                  m_.cpus.size(), m_.cpus.size() == 1 ? "" : "s", m_.source);
+                    : fmt::format("{} on {} NUMA node{}, imported from {}", models, m_.cpus.size(),
+                                  m_.cpus.size() == 1 ? "" : "s", m_.source);
   out["sources"] = JsonWriter::array(
       {fmt::format("{} ({}); link figures are stock figures by generation", m_.source, base_names(m_.file))});
   out["nodes"] = 1;
