@@ -93,9 +93,9 @@ class HfConfig {
     const std::string text = value != nullptr ? value->as_text() : std::string(fallback);
     if (text.find("gelu") != std::string::npos) return "gelu";
     if (text == "silu" || text == "swish") return "swish";
-    if (text == "relu") return "relu";
+    if (text == "relu" || text == "relu2") return text;
     value->fail(
-        fmt::format("activation \"{}\" is unknown; known: gelu (all kinds), silu, relu", printable(text)));
+        fmt::format("activation \"{}\" is unknown; known: gelu (all kinds), silu, relu, relu2", printable(text)));
   }
   const Json& json() const { return json_; }
 
