@@ -229,6 +229,11 @@ void add_parameters(const Routing& r, Lowered& out) {
                     {"gate", matrix, true},
                     {"up", matrix, true},
                     {"down", matrix, true}};
+  const int64_t inner[] = {r.hidden, r.hidden, r.hidden, r.feed};
+  for (std::size_t i = 0; i < out.parameters.size(); ++i) {
+    out.parameters[i].hidden = i == 0 ? 1 : r.own;
+    out.parameters[i].inner = inner[i];
+  }
   if (!r.bias) return;
   out.parameters.push_back({"router_bias", r.count});
   out.parameters.push_back({"gate_up_bias", product({r.own, 2, r.feed}), true});
