@@ -21,7 +21,7 @@ Json predicted(std::vector<std::string> more) {
 }
 
 double state_bytes(const Json& report) {
-  return report.at("memory_by_role").items()[0].at("optimizer").as_real();
+  return report.at("memory_by_role").items()[0].at("memory").at("optimizer").as_real();
 }
 
 /// Of gpt2's 124,439,808 parameters 12 x 12 x 768^2 are hidden matrices.

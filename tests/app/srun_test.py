@@ -8,7 +8,6 @@ srun_test.py TANDEM: starts munged, slurmctld and slurmd in a temporary folder a
 import getpass
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -126,8 +125,9 @@ def check(slurm, tandem):
     if "pmix" in listed:
         r = slurm.run("srun", "-N1", "-n2", "--mpi=pmix", tandem, *TRAINING)
         expect(r.returncode == 0, "srun --mpi=pmix", r)
-        reports = re.findall(r'"devices": *(\d+)', r.stdout)
-        expect(json.loads(r.stdout) and reports.count("2") == 1, "one job of two workers", r)
+        reports = json.loads(r.stdout)["reports"]
+        expect([x["devices"] for x in reports] == [2] and any("over MPI" in note for note in reports[0]["notes"]),
+               "one job of two workers", r)
     # One task of a step is a process like any other, and so is one that srun did not start.
     r = slurm.run("srun", "-N1", "-n1", tandem, *TRAINING[:-2])
     expect(r.returncode == 0, "srun -n1", r)
