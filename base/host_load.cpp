@@ -139,14 +139,11 @@ HostLoad load_now(double seconds) {
 }
 
 std::string busy_before(const HostLoad& now) {
-  const bool crowded = now.processors > 0 && now.load_average > static_cast<double>(now.processors);
-  if (!now.busy() && !crowded) return "";
-  const std::string average =
-      now.load_average < 0 ? "" : fmt::format(" (load average {:.1f})", now.load_average);
+  if (!now.busy()) return "";
   return fmt::format(
-      "this machine is busy: in the last moment {}{}. What is measured now says little; run it again when "
+      "this machine is busy: in the last moment {}. What is measured now says little; run it again when "
       "nothing else runs here",
-      now.text(), average);
+      now.text());
 }
 
 std::string busy_while(const HostLoad& load) {

@@ -49,10 +49,10 @@ struct HostLoad {
 };
 HostLoad load_between(const HostUsage& before, const HostUsage& after);
 
-/// What the machine does while this thread sleeps for so long.
-HostLoad load_now(double seconds = 0.3);
-/// A sentence for a person before anything is measured: "" on a quiet machine. Busy too is one whose load
-/// average is above its number of processors.
+/// What the machine does while this thread sleeps for so long. The load average, which remembers for minutes
+/// what has ended, such as the build of this program, says nothing of that.
+HostLoad load_now(double seconds = 0.5);
+/// A sentence for a person before anything is measured: "" on a quiet machine.
 std::string busy_before(const HostLoad& now);
 /// A sentence about what was measured meanwhile: "" on a quiet machine.
 std::string busy_while(const HostLoad& load);

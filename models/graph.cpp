@@ -167,6 +167,12 @@ void infer_shapes(std::vector<Layer>& layers, const ModelSlice& sharing) {
       blame(layer, error);
     }
   }
+  for (const Layer& loss : layers) {
+    if (loss.type == nullptr || !loss.output.empty()) continue;
+    for (const uint32_t logits : loss.inputs) {
+      for (Parameter& p : layers[logits].parameters) p.hidden = 0;
+    }
+  }
 }
 
 /// Every layer must be read by another, be the model's output, or be a loss (its output is a scalar).
@@ -300,8 +306,8 @@ void split_linear_layers(std::vector<Layer>& layers, int32_t ways, const std::st
 /// Behind a linear layer that is split come layers that treat each feature by itself, or know of the others.
 /// Padding must not be read.
 void check_behind_linear_layers(const std::vector<Layer>& layers, int32_t ways) {
-  constexpr std::string_view kTypes[] = {"linear", "relu",    "gelu", "swish",         "sigmoid",
-                                         "tanh",   "dropout", "clip", "cross-entropy", "mse"};
+  constexpr std::string_view kTypes[] = {"linear", "relu",    "relu2", "gelu",          "swish", "sigmoid",
+                                         "tanh",   "dropout", "clip",  "cross-entropy", "mse"};
   for (const Layer& layer : layers) {
     for (const uint32_t from : layer.inputs) {
       if (!makes_part(layers, from)) continue;
@@ -323,16 +329,17 @@ void check_behind_linear_layers(const std::vector<Layer>& layers, int32_t ways) 
 
 /// Layers that treat each position by itself, or know of the others.
 bool takes_parts_of_a_sequence(const Layer& layer) {
-  constexpr std::string_view kTypes[] = {"embedding", "position-embedding",
-                                         "linear",    "tied-linear",
-                                         "relu",      "gelu",
-                                         "swish",     "sigmoid",
-                                         "tanh",      "dropout",
-                                         "add",       "mul",
-                                         "clip",      "layer-norm",
-                                         "softmax",   "rms-norm",
-                                         "attention", "experts",
-                                         "scale",     "cross-entropy"};
+  constexpr std::string_view kTypes[] = {"embedding",    "position-embedding",
+                                         "linear",       "tied-linear",
+                                         "relu",         "relu2",
+                                         "gelu",         "swish",
+                                         "sigmoid",      "tanh",
+                                         "dropout",      "add",
+                                         "mul",          "clip",
+                                         "layer-norm",   "softmax",
+                                         "rms-norm",     "attention",
+                                         "experts",      "scale",
+                                         "cross-entropy"};
   const Json* axis = layer.attributes.find("axis");
   const bool along_width = axis != nullptr && axis->as_int() == 1;
   return std::find(std::begin(kTypes), std::end(kTypes), layer.type->name) != std::end(kTypes) ||

@@ -3,7 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "models/layer.h"
+
 namespace tandem::models {
+
+namespace {
+
+constexpr int64_t kNewtonSchulz = 5;  // steps, as Jordan's Muon and PyTorch's make unless told otherwise
+
+}  // namespace
 
 const std::vector<Optimizer>& optimizers() {
   // FLOPs of one parameter's update, counted from the published rules (Ruder 2016; Loshchilov 2019).
@@ -26,6 +36,10 @@ const std::vector<Optimizer>& optimizers() {
       // You et al. 2020 (arXiv 1904.00962), algorithm 2; two FLOPs an element for each norm.
       {"lamb", "LAMB: AdamW, each tensor's step scaled by the ratio of the tensor's norm to the step's", 2,
        20, 4, false, false, true},
+      // Jordan et al. 2024 (kellerjordan.github.io/posts/muon), torch/optim/_muon.py of PyTorch 2.9 and
+      // later.
+      {"muon", "Muon: orthogonalised momentum for hidden matrices, AdamW for all else", 2, 14, 4, false,
+       false, false, true},
   };
   return all;
 }
@@ -42,16 +56,17 @@ const Optimizer& optimizer(std::string_view name, const Place& place) {
                                       did_you_mean(name, names), list));
 }
 
-int64_t Optimizer::state_words(int64_t elements, int64_t rows) const {
+int64_t Optimizer::state_words(int64_t elements, int64_t rows, bool hidden) const {
+  if (orthogonal && hidden) return elements;
   if (factored) return rows > 0 ? rows + elements / rows : elements;
   if (state_bytes == 4 || elements < kLeastQuantised)
     return checked_mul(elements, state, "an optimiser's state");
   return state * ((elements + 3) / 4 + (elements + kQuantised - 1) / kQuantised);
 }
 
-int64_t Optimizer::device_state(int64_t elements, int64_t rows, int64_t ways) const {
+int64_t Optimizer::device_state(int64_t elements, int64_t rows, int64_t ways, bool hidden) const {
   if (paged) return 0;
-  const int64_t bytes = checked_mul(state_words(elements, rows), 4, "an optimiser's state");
+  const int64_t bytes = checked_mul(state_words(elements, rows, hidden), 4, "an optimiser's state");
   return (bytes + ways - 1) / ways;
 }
 
@@ -80,6 +95,39 @@ Kernel update_kernel(const Optimizer& optimizer, int64_t parameters) {
     update.written += tensor;
   }
   return update;
+}
+
+std::vector<Kernel> update_kernels(const Optimizer& optimizer, const Parameter& p) {
+  if (!optimizer.orthogonal || p.hidden == 0) return {update_kernel(optimizer, p.elements)};
+  // Gradient and momentum are read, the momentum and what is orthogonalised written, in 2 bytes, scaled by
+  // its norm (read and written once more); then parameter and step are read, and the parameter is written.
+  const Bytes tensor = Bytes{4} * p.elements, half = Bytes{2} * p.elements;
+  Kernel step{KernelKind::optimizer,  Pass::update,          {p.elements, 1},
+              Flops{10} * p.elements, tensor * 3 + half * 2, tensor * 2 + half * 2};
+  step.parts = 7;  // momentum, Nesterov's look ahead, cast, norm, division, decay, step: torch/optim/_muon.py
+  std::vector<Kernel> out{std::move(step)};
+  // _zeropower_via_newtonschulz: gram = X X^T, gram (b + c gram), (a + that) X, of whichever side is shorter.
+  const int64_t columns = p.elements / p.hidden / p.inner, least = std::min(p.inner, columns),
+                most = std::max(p.inner, columns);
+  for (const auto& [n, k] : {std::pair{least, most}, {least, least}, {most, least}}) {
+    out.push_back(gemm(Pass::forward, p.hidden, least, n, k, 2));
+    out.back().repeat = kNewtonSchulz;
+    out.back().half = true;
+  }
+  return out;
+}
+
+Kernel part_of_update(Kernel k, int64_t part, int64_t whole) {
+  const auto scaled = [&](int64_t n) {
+    return static_cast<int64_t>(static_cast<double>(n) * static_cast<double>(part) /
+                                static_cast<double>(whole));
+  };
+  int64_t& divided = k.shape.at(k.kind == KernelKind::gemm ? 1 : 0);
+  divided = std::max<int64_t>(1, scaled(divided));
+  k.flops = Flops{scaled(k.flops.n)};
+  k.read = Bytes{scaled(k.read.n)};
+  k.written = Bytes{scaled(k.written.n)};
+  return k;
 }
 
 }  // namespace tandem::models

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where one iteration's time goes: stacked bars in milliseconds, those of a series side by side.
+# Where one iteration's time goes: stacked bars, those of a series side by side.
 # $bars: x, devices, one column a part, total text, total
-# groups, group_text_1, group_x_1, group_line_1, group_size_1 ... (what stands below the bars), group_lines
+# unit (of time)     groups, group_text_1, group_x_1, group_line_1, group_size_1 ... (what stands below the bars), group_lines
 # parts, part_1, part_colour_1 ...; last (x of the last bar), high (of all totals), letters (size of the totals)
 set key at screen 0.5, screen 0.91 center top horizontal font ',11' width 4
 set tmargin at screen 0.83
-set ylabel 'milliseconds per iteration'
+set ylabel unit . ' per iteration'
 set style fill solid 1.0 border rgb '#FFFFFF'
 set boxwidth 0.72
 set xrange [-0.8 : last + 0.8]

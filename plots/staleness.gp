@@ -4,8 +4,8 @@
 # most (versions), shares (1: there is room for the share above each bar)
 set xlabel 'staleness in versions'
 set ylabel 'share of gradients, %'
-set key at screen 0.5, screen 0.91 center top horizontal font ',11' width 4
-set tmargin at screen 0.83
+set key at screen 0.5, screen 0.905 center top horizontal font ',11' width 4
+set tmargin at screen 0.8
 set yrange [0 : *]
 set offsets 0, 0, graph 0.05, 0
 set xrange [-0.7 : most + 0.7]

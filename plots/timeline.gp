@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Gantt chart of a few iterations: one row per lane of an instance, one box per op.
-# $boxes: start ms, end ms, row, colour    $thin: the same, too thin for borders
-# $names: middle ms, row, text (boxes wide enough to hold it)    $marks: ms, top row, height (iteration borders)
-# rows, row_1 .. (their names)     row_name_size, label_size     last (ms)    left, right (of the picture)
+# $boxes: start, end, row, colour    $thin: the same, too thin for borders
+# $names: middle, row, text (boxes wide enough to hold it)    $marks: time, top row, height (iteration borders)
+# rows, row_1 .. (their names)     row_name_size, label_size     last (time), unit    left, right (of the picture)
 # legends, legend_1, legend_colour_1 ..
-set xlabel 'milliseconds'
+set xlabel unit
+step = round_step(last / 5)
+set xtics ()
+do for [k = 0 : 12] { set xtics add (grouped(k * step) k * step) }
 set lmargin at screen left
 set rmargin at screen right
 set key at screen 0.5, screen 0.07 center top horizontal maxrows 1 font ',11' width 4

@@ -72,6 +72,22 @@ void check_batch_norm(const Job& job) {
         fmt::format("{} has no batch normalisation that could be synchronised", job.graph->name()));
 }
 
+/// Whole matrices are dealt out where the state alone is divided (Megatron-LM's layer-wise optimiser,
+/// nanochat's DistMuon); devices that share a layer each orthogonalise their part (Megatron-LM's
+/// --muon-tp-mode blockwise).
+void check_orthogonal(const Job& job, const Program& program) {
+  if (!job.optimizer->orthogonal) return;
+  const auto no = [&](std::string_view why) {
+    throw InputError(fmt::format("{}: the optimizer \"{}\" orthogonalises whole matrices, {}",
+                                 job.scheme->name, job.optimizer->name, why));
+  };
+  if (program.sharding.parameters > 1)
+    no("of which each device has a part; with zero:stage=1 or 2 they are dealt out whole");
+  if (!program.stores.empty() && program.stores[0].averaging.rule == Averaging::Rule::none)
+    no("which servers do not do; allreduce and zero:stage=1 do");
+  if (job.offload.any()) no("which is not offloaded");
+}
+
 }  // namespace
 
 std::unique_ptr<Graph> synced_graph(const Job& job, const Cluster& cluster) {
@@ -86,11 +102,15 @@ std::unique_ptr<Graph> synced_graph(const Job& job, const Cluster& cluster) {
 Program compile(const Job& job, const Workload& work, const Cluster& cluster) {
   check_offload(job);
   const auto graph = synced_graph(job, cluster);
-  if (!graph) return job.scheme->scheme->compile(work, cluster, job.scheme->options);
-  Workload synced = work;
-  synced.graph = graph.get();
-  synced.layers = graph->lower(work.batch, work.precision);
-  return job.scheme->scheme->compile(synced, cluster, job.scheme->options);
+  Workload synced;
+  if (graph) {
+    synced = work;
+    synced.graph = graph.get();
+    synced.layers = graph->lower(work.batch, work.precision);
+  }
+  Program out = job.scheme->scheme->compile(graph ? synced : work, cluster, job.scheme->options);
+  check_orthogonal(job, out);
+  return out;
 }
 
 Program compile(const Job& job, const Cluster& cluster) { return compile(job, make_workload(job), cluster); }

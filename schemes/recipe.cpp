@@ -158,6 +158,10 @@ Time issue_time(const Recipe& recipe, const Task& task, Precision precision, con
     const Time forward = mixed + (k.routed ? host.experts[0] : host.forward);
     if (k.pass == Pass::update)
       sum += host.update[static_cast<std::size_t>(state)] * (k.repeat * recipe.update.kernels);
+    if (k.pass == Pass::forward && task.pass == Pass::update) {  // an optimiser's product: one operation
+      sum += host.update[0] * k.repeat;
+      continue;
+    }
     if (k.pass == Pass::forward && !bias_after(recipe, k).shape.empty()) sum += forward * k.repeat;
     if (k.pass == Pass::forward)
       sum += forward * launches(recipe, k);  // in backward too, where it is recomputed

@@ -476,8 +476,8 @@ class Hybrid {
     const StageBucket& bucket = stage.buckets[i];
     const bool host = work_.offload.optimizer;
     std::vector<Kernel> kernels;
-    for (const int64_t elements : bucket.tensors)
-      append_update(kernels, *work_.optimizer, bucket.share_of(elements), 1);
+    for (const Parameter& tensor : bucket.tensors)
+      append_update(kernels, *work_.optimizer, tensor, bucket.share_of(tensor.elements));
     OpId summed = stage.reduced[i];
     if (host)
       summed = stage.role.offload(bucket.key, gradients(bucket), "offload " + bucket.name)

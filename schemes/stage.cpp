@@ -395,7 +395,7 @@ struct ChunkBuckets {
     b.layers = {layer, b.layers.end() - layer};
     b.layer = layer;
     b.elements = checked_add(b.elements, p.elements, "the number of parameters");
-    b.tensors.push_back(p.elements);
+    b.tensors.push_back(p);
   }
 };
 

@@ -75,7 +75,7 @@ struct StageBucket {
   int32_t chunk = 0;   ///< in which the last of its gradients is made, ...
   uint32_t layer = 0;  ///< ... by this layer
   int64_t elements = 0;
-  std::vector<int64_t> tensors = {};
+  std::vector<Parameter> tensors = {};
   bool dealt = false;     ///< of dealt experts, else of all other layers
   bool in_parts = false;  ///< Parameter::in_parts
   bool tied = false;      ///< the one tensor of which another stage has a copy

@@ -107,7 +107,8 @@ class Entries {
     std::string label = program_.labels[op.label];
     if (!pass.empty()) label = of_layers(op.payload) ? "exchange in " + pass : pass;
     const auto at = open.find(op.lane);
-    if (!pass.empty() && at != open.end() && out[at->second].label == label) {
+    if (!pass.empty() && at != open.end() && out[at->second].label == label &&
+        !waited(op, out[at->second], s.start.seconds())) {
       TimelineEntry& e = out[at->second];
       e.end_seconds = std::max(e.end_seconds, s.end.seconds());
       return;
@@ -115,6 +116,14 @@ class Entries {
     open[op.lane] = out.size();
     out.push_back({role.name, std::string(name(op.lane)), std::move(label), s.instance, s.iteration,
                    s.start.seconds(), s.end.seconds()});
+  }
+
+  /// Updates that wait for a gradient from elsewhere, as of a weight that another stage has too, go on in an
+  /// entry of their own: else the wait would look like work.
+  bool waited(const Op& op, const TimelineEntry& e, double start) const {
+    constexpr double kShort = 1e-4;  // seconds, as launches leave between ops
+    const bool update = op.kind == OpKind::compute && program_.tasks[op.what].pass == Pass::update;
+    return update && start - e.end_seconds > std::max(kShort, 0.1 * (e.end_seconds - e.start_seconds));
   }
 
   const Program& program_;

@@ -20,8 +20,9 @@ std::vector<std::string> passes_of(const Program& program, const Role& role);
 bool shows_passes(const Program& program);
 
 /// Entries of `spans`, which are a few instances' and iterations'. What the ops of one pass do on one lane is
-/// one entry, from the first one's start to the last one's end. At most about `most` entries: of all stages,
-/// with fewer iterations, instances and lanes as needed; with too many stages, of every second, fourth ...
+/// one entry, from the first one's start to the last one's end; updates that wait in between are several. At
+/// most about `most` entries: of all stages, with fewer iterations, instances and lanes as needed; with too
+/// many stages, of every second, fourth ...
 std::vector<TimelineEntry> stage_timeline(const Program& program, const std::vector<Span>& spans,
                                           std::size_t most);
 

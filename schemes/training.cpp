@@ -86,6 +86,7 @@ struct Tensor {
   uint32_t segment, layer;
   int64_t elements;
   Bytes frozen;
+  const Parameter* of = nullptr;  ///< null: frozen
 };
 
 /// Tensors longer than `most` elements in equal parts; 0: nothing is cut.
@@ -111,7 +112,7 @@ std::vector<Tensor> backward_order(const std::vector<Segment>& segments, const s
     for (uint32_t l = segments[s].layer + segments[s].layers; l-- > segments[s].layer;) {
       const auto& parameters = layers[l].parameters;
       for (std::size_t p = parameters.size(); p-- > 0;) {
-        out.push_back({static_cast<uint32_t>(s), l, parameters[p].elements, {}});
+        out.push_back({static_cast<uint32_t>(s), l, parameters[p].elements, {}, &parameters[p]});
       }
       if (of_frozen > 0 && !layers[l].frozen.empty())
         out.push_back({static_cast<uint32_t>(s), l, 0, layers[l].frozen_bytes(of_frozen)});
@@ -126,6 +127,13 @@ void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, int64_t 
   if (!optimizer.updates()) return;
   to.push_back(update_kernel(optimizer, elements));
   to.back().repeat = count;
+}
+
+void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, const Parameter& tensor,
+                   int64_t elements) {
+  if (!optimizer.orthogonal || tensor.hidden == 0) return append_update(to, optimizer, elements, 1);
+  for (const Kernel& k : update_kernels(optimizer, tensor))
+    to.push_back(elements < tensor.elements ? part_of_update(k, elements, tensor.elements) : k);
 }
 
 Kernel accumulation_kernel(int64_t elements, int64_t micro_batches) {
@@ -273,7 +281,10 @@ void Training::fill_buckets(const BucketRule& rule) {
     b.elements = checked_add(b.elements, t.elements, "the number of parameters");
     b.frozen += t.frozen;
     b.bytes = Bytes{rule.element} * b.elements;
-    if (t.elements > 0) ++sizes[t.elements];
+    if (t.of != nullptr && t.of->hidden > 0 && work_.optimizer->orthogonal)
+      append_update(b.update, *work_.optimizer, *t.of, t.elements);
+    else if (t.elements > 0)
+      ++sizes[t.elements];
     if (b.elements > 0 && full()) close();
   }
   if (!open) return;
@@ -374,7 +385,10 @@ OpHandle Training::update(const GradientBucket& bucket, OpId sum) {
 OpHandle Training::update_shard(const GradientBucket& bucket, int64_t elements, std::string_view label,
                                 OpId sum) {
   std::vector<Kernel> kernels;
-  append_update(kernels, *work_.optimizer, elements, 1);
+  if (work_.optimizer->orthogonal)  // whole matrices are dealt out: each device has as many, in the mean
+    for (const Kernel& k : bucket.update) kernels.push_back(part_of_update(k, elements, bucket.elements));
+  else
+    append_update(kernels, *work_.optimizer, elements, 1);
   return update(bucket, label, std::move(kernels), elements, sum);
 }
 

@@ -165,6 +165,9 @@ class Training {
 
 /// Appends to `to` the optimiser's launches for `count` tensors of `elements` each, where it makes any.
 void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, int64_t elements, int64_t count);
+/// The same for `elements` of one tensor, which an orthogonal optimiser treats by its form.
+void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, const Parameter& tensor,
+                   int64_t elements);
 /// Adds the gradients of one tensor to those of the micro-batches before; the first has none before it, so
 /// this is the mean over a step.
 Kernel accumulation_kernel(int64_t elements, int64_t micro_batches);

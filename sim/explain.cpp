@@ -54,11 +54,21 @@ std::string worker_name(const Prediction& p, const Cluster& cluster, uint32_t wo
 }
 
 /// The first instances of each role, as many as keep a report file below about 400 KB: (instance, role).
-/// Worker 0 always; a server that answers everybody with thousands of ops is left out.
-std::set<std::pair<uint32_t, uint32_t>> shown_instances(const std::vector<Span>& spans) {
+/// Worker 0 always, and next the worker that the others wait for a noticeable time; a server that answers
+/// everybody with thousands of ops is left out.
+std::set<std::pair<uint32_t, uint32_t>> shown_instances(const Report& r, const Trace& trace) {
   constexpr std::size_t kMostEntries = 1700;
-  std::map<std::pair<uint32_t, uint32_t>, std::size_t> entries;
-  for (const Span& s : spans) ++entries[{s.instance, s.role}];
+  constexpr double kNoticeable = 0.02;  // of the time
+  std::map<std::pair<uint32_t, uint32_t>, std::size_t> counts;
+  for (const Span& s : trace.spans) ++counts[{s.instance, s.role}];
+  std::vector<std::pair<std::pair<uint32_t, uint32_t>, std::size_t>> entries(counts.begin(), counts.end());
+  const auto awaited =
+      std::max_element(trace.awaited.begin(), trace.awaited.end(),
+                       [](const auto& a, const auto& b) { return a.second.ps < b.second.ps; });
+  if (!r.waiting_for.empty() && r.waiting_for.front().second > kNoticeable && awaited != trace.awaited.end())
+    std::stable_partition(entries.begin(), entries.end(), [&](const auto& e) {
+      return e.first.second == 0 && (e.first.first == 0 || e.first.first == awaited->first);
+    });
   std::set<std::pair<uint32_t, uint32_t>> shown;
   std::set<uint32_t> full;  // roles of which no more fit
   std::size_t sum = 0;
@@ -82,7 +92,7 @@ void add_timeline(Report& r, const Simulated& run) {
     r.timeline = stage_timeline(program, run.trace.spans, kMostEntries);
     return;
   }
-  const auto shown = shown_instances(run.trace.spans);
+  const auto shown = shown_instances(r, run.trace);
   for (const Span& s : run.trace.spans) {
     if (!shown.contains({s.instance, s.role})) continue;
     const Role& role = program.roles[s.role];
@@ -220,7 +230,7 @@ void explain(Report& r, const Prediction& p, const Simulation& simulation, const
   const Cluster cluster = make_cluster(*p.system, p.devices);
   const Device& device = p.system->device(p.system->accelerator(0));
   add_time_shares(r, run.trace, run.bound, [&](uint32_t worker) { return worker_name(p, cluster, worker); });
-  add_links(r, run.bound.plan, run.trace, p.system->nodes());
+  add_links(r, run.bound.plan, run.trace, p.system->nodes(), p.system->kinds());
   r.busiest_link = own_busiest(r, run);
   r.largest_share_is_bottleneck();
   r.calibrated = p.anchor ? anchored : run.bound.measured.has_value();  // by a profile of this machine

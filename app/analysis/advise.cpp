@@ -136,7 +136,7 @@ double least_bytes(const Graph& graph, const Candidate& c, const Optimizer& opti
   constexpr int64_t kMany = 1 << 20;
   const double state = optimizer.factored || optimizer.paged
                            ? 0
-                           : static_cast<double>(optimizer.device_state(kMany, 0)) / kMany;
+                           : static_cast<double>(optimizer.device_state(kMany, 0, 1, true)) / kMany;
   const bool within_nodes = c.scheme.find("sharding-group=node") != std::string::npos;
   if (within_nodes) return 0;
   return elements * (element_bytes(c.precision) / (c.sharding >= 3 ? holders : 1) +

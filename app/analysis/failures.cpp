@@ -178,7 +178,7 @@ Bytes checkpoint_bytes(const Question& q) {
   kept.paged = false;
   for (const Layer& layer : q.graph.layers()) {
     for (const Parameter& parameter : layer.parameters)
-      out += Bytes{kept.device_state(parameter.elements, parameter.rows)};
+      out += Bytes{kept.device_state(parameter.elements, parameter.rows, 1, parameter.hidden > 0)};
   }
   return out;
 }

@@ -16,10 +16,13 @@ struct ChildResult {
   std::string out, err;  ///< what it wrote, each cut at 64 MiB
 };
 
+/// Of a child that draws: a busy machine makes it many times slower.
+inline constexpr std::chrono::seconds kMostSeconds{600};
+
 /// Starts argv[0] (found on PATH) with `input` on its stdin and waits. Killed after `limit`.
 /// Throws DeviceError when the system refuses a process, InputError when the program is not installed;
 /// `package` is what the message tells to install.
 ChildResult run_child(const std::vector<std::string>& argv, std::string_view input, std::string_view package,
-                      std::chrono::seconds limit = std::chrono::seconds(60));
+                      std::chrono::seconds limit = kMostSeconds);
 
 }  // namespace tandem::app

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "app/console/goodput_text.h"
+#include "app/console/report_labels.h"
 #include "base/error.h"
 #include "models/graph.h"
 
@@ -16,11 +17,12 @@ namespace {
 
 double gib(Bytes b) { return static_cast<double>(b.n) / (1 << 30); }
 
-/// "9.8 of 16 GiB", in MiB below one GiB.
+/// "9.8 of 16 GiB", in MiB below one GiB, in KiB below one MiB.
 std::string memory_text(const MemoryUse& m) {
-  const double total = gib(m.needed());
-  const std::string used =
-      total < 0.995 ? fmt::format("{:.0f} MiB", total * 1024) : fmt::format("{:.1f}", total);
+  const double total = gib(m.needed()), mib = total * 1024;
+  const std::string used = total >= 0.995 ? fmt::format("{:.1f}", total)
+                           : mib >= 0.995 ? fmt::format("{:.0f} MiB", mib)
+                                          : fmt::format("{:.0f} KiB", mib * 1024);
   return m.capacity.n == 0 ? used + (total < 0.995 ? "" : " GiB")
                            : fmt::format("{} of {:.3g} GiB", used, gib(m.capacity));
 }
@@ -91,8 +93,8 @@ std::string report_batch(const Report& report) {
 }
 
 std::string report_title(const Report& report) {
-  return fmt::format("{} on {}, {}, {}, {}", report_input(report, "model"), report_input(report, "system"),
-                     report_input(report, "scheme"), report_input(report, "precision"), report_batch(report));
+  return fmt::format("{} on {}, {}, {}, {}", report_input(report, "model"), system_label(report),
+                     scheme_label(report), report_input(report, "precision"), report_batch(report));
 }
 
 std::string resource_words(const Report& r) {

@@ -19,7 +19,9 @@ namespace {
 
 std::string run_dot(const std::string& dot, const std::string& format) {
   const ChildResult result = run_child({"dot", "-T" + format}, dot, "graphviz");
-  if (result.timed_out) throw InputError("dot was stopped after 60 s: the graph is too large to draw");
+  if (result.timed_out)
+    throw InputError(
+        fmt::format("dot was stopped after {} s: the graph is too large to draw", kMostSeconds.count()));
   if (result.status != 0) {
     throw InputError(
         fmt::format("dot failed: {}", printable(result.err.empty() ? "no reason given" : result.err)));

@@ -21,7 +21,7 @@ std::vector<std::vector<std::string>> box_cells(const Drawing& d) {
   std::vector<std::vector<std::string>> out;
   for (const Drawing::Vertex& v : d.vertices) {
     out.push_back({cell(v.at.x), cell(v.at.y), cell(v.half_width), cell(kBoxHalfHeight), colour_of(v.kind),
-                   v.name, v.kind == "more" ? "0" : "1"});
+                   v.text, v.kind == "more" ? "0" : "1"});
   }
   return out;
 }

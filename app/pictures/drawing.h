@@ -21,6 +21,7 @@ struct Drawing {
     std::string kind;  ///< as `show system --format json` has it; "network"; "more" for what is left out
     Point at = {};     ///< the middle of its box
     double half_width = 0;
+    std::string text = {};  ///< what stands in its box
   };
   struct Cable {
     std::string from, to, kind;
@@ -31,6 +32,9 @@ struct Drawing {
   std::vector<Vertex> vertices;
   std::vector<Cable> cables;
   std::vector<std::string> ports;  ///< the vertices that the network joins
+  /// Of several kinds of nodes, of each of which one is drawn: its number, which stands before the names of its
+  /// vertices ("node8/gpu0"). Empty where all are alike.
+  std::vector<int64_t> first_nodes;
   double letters = 12;             ///< size of the names, in points
   /// Of many equal groups of vertices the first few and the last are drawn; a vertex that is not -> the one
   /// of the last group that stands for it.

@@ -111,7 +111,8 @@ void Gnuplot::draw_file(std::string_view kind, const std::string& path) const {
                            read_file(fmt::format("{}/plots/{}.gp", data_root(), name_));
   ChildResult result = run_child({"gnuplot"}, terminal(kind) + head_ + body, "gnuplot-nox");
   if (result.timed_out)
-    throw InputError(fmt::format("gnuplot was stopped after 60 s while drawing {}", name_));
+    throw InputError(
+        fmt::format("gnuplot was stopped after {} s while drawing {}", kMostSeconds.count(), name_));
   if (result.status != 0 || result.out.empty())
     throw InputError(fmt::format("gnuplot could not draw {}: {}", name_,
                                  printable(result.err.empty() ? "no reason given" : result.err)));

@@ -9,6 +9,8 @@
 
 namespace tandem::app {
 
+/// Longer times are drawn in seconds.
+inline constexpr double kMostMilliseconds = 10'000;
 inline constexpr double kPictureWidth = 1200, kPictureHeight = 750;  ///< pixels
 
 /// At most how many pixels wide a text is that is drawn in letters of so many points. Templates count in

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -25,22 +26,39 @@ constexpr double kLine = 17;    // pixels that a line of that size is high
 
 using Ends = std::pair<std::string, std::string>;
 
-/// An end of a link as reports name it ("node2/gpu0>plx0", "node1/port0>leaf3", "node*/gpu0>plx0") -> the
-/// vertex drawn for it; what is not in a node belongs to the network.
-std::string vertex_of(const std::string& end, const Drawing& d) {
+/// What stands before the names of the drawn node that is of the same kind as "node12", or as all of
+/// "node8*"; nothing where all nodes are alike.
+std::string drawn_node(const std::string& node, const Drawing& d) {
+  int64_t number = -1, first = -1;
+  if (node.starts_with("node")) std::from_chars(node.data() + 4, node.data() + node.size(), number);
+  for (const int64_t f : d.first_nodes) first = f <= number ? f : first;
+  return first < 0 ? "" : fmt::format("node{}/", first);
+}
+
+/// An end of a link as reports name it ("node2/gpu0", "node1/port0", "leaf3", "node*/gpu0") -> the vertex
+/// drawn for it; what is not in a node belongs to the network. `node`: of the link's other end, for one that
+/// names it once ("node2/gpu0>plx0").
+std::string vertex_of(const std::string& end, const std::string& node, const Drawing& d) {
   const auto slash = end.find('/');
   const auto drawn = [&](const std::string& name) {
     const auto other = d.stands_for.find(name);
     return other == d.stands_for.end() ? name : other->second;
   };
-  std::string name = drawn(slash == std::string::npos ? end : end.substr(slash + 1));
+  const bool is_node = slash == std::string::npos && end.starts_with("node");
+  const std::string prefix = drawn_node(slash != std::string::npos ? end.substr(0, slash)
+                                        : is_node                  ? end
+                                                                   : node,
+                                        d),
+                    name = slash == std::string::npos ? end : end.substr(slash + 1);
+  const std::string whole_name = drawn(prefix + name);
   for (const Drawing::Vertex& v : d.vertices) {
-    if (v.name == name) return name;
+    if (v.name == whole_name) return whole_name;
   }
-  for (std::size_t p = 0; p < d.ports.size(); ++p) {
+  std::size_t number = 0;
+  for (const std::string& port : d.ports) {
+    if (!port.starts_with(prefix)) continue;
     // A torus names its nodes alone: each has one port.
-    if (name == fmt::format("port{}", p) || (slash == std::string::npos && end.rfind("node", 0) == 0))
-      return drawn(d.ports[p]);
+    if (name == fmt::format("port{}", number++) || is_node) return drawn(port);
   }
   return "network";
 }
@@ -66,8 +84,9 @@ std::map<Ends, Use> use_of(const Report& report, const Drawing& d) {
   for (const LinkGroup& g : groups) {
     const auto arrow = g.name.find('>');
     if (arrow == std::string::npos) continue;  // storage, decoding cores
-    const std::string from = vertex_of(g.name.substr(0, arrow), d);
-    std::string to = vertex_of(g.name.substr(arrow + 1), d);
+    const std::string first = g.name.substr(0, arrow), second = g.name.substr(arrow + 1);
+    const std::string from = vertex_of(first, "", d);
+    std::string to = vertex_of(second, first.substr(0, first.find('/')), d);
     if (from == to) to = "network";  // from node to node of a torus
     out[{from, to}].add(g);
   }
@@ -203,9 +222,12 @@ std::vector<std::string> draw_link_map(const Report& report, const System& syste
     throw InputError(fmt::format("the report names no link of {} that was used", system.name()));
   const std::string kinds = use_by_kind(use, d, system);
   const Picture picture = picture_of(d, use);
-  const bool several =
-      system.nodes() > 1 && report.devices > static_cast<int64_t>(system.accelerators().size());
-  std::string below = several ? "one node is drawn; colours and numbers are those of the busiest node" : "";
+  const bool several = report.devices > static_cast<int64_t>(system.accelerators().size());
+  std::string below = !d.first_nodes.empty()
+                          ? "a node of each kind is drawn; colours and numbers are those of its busiest node"
+                      : several && system.nodes() > 1
+                          ? "one node is drawn; colours and numbers are those of the busiest node"
+                          : "";
   if (!d.left_out.empty())
     below += (below.empty() ? "" : "; ") + d.left_out + ", the last for the busiest of the others";
   Gnuplot plot("link_map");

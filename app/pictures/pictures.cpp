@@ -8,6 +8,7 @@
 #include <set>
 
 #include "app/analysis/compare_ops.h"
+#include "app/console/report_labels.h"
 #include "app/console/report_text.h"
 #include "app/console/table.h"
 #include "app/pictures/gnuplot.h"
@@ -20,6 +21,7 @@ using Rows = std::vector<std::vector<std::string>>;
 
 constexpr std::size_t kMostBands = 2;  // intervals of more series would cover each other
 constexpr double kMostShares = 18;     // bars of the staleness that have room for their share above them
+constexpr double kTail = 0.001;        // of the gradients, the stalest, have no bars
 constexpr double kPlotWidth = 1030;    // pixels between the axes' ends, about
 
 constexpr std::string_view kTitleKeys[] = {"model",     "system", "scheme",
@@ -33,6 +35,8 @@ bool both_engines(const std::vector<Series>& series) {
 
 std::string title_value(const Report& r, std::string_view key) {
   if (key == "batch_per_device") return report_batch(r);
+  if (key == "system") return system_label(r);
+  if (key == "scheme") return scheme_label(r);
   if (key == "input" && !report_input(r, key).empty()) return report_input(r, key) + " input";
   return report_input(r, key);
 }
@@ -68,9 +72,7 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
   for (const Report& r : reports) {
     if (!r.fits) continue;
     const auto same = [&](const Series& s) {
-      return s.reports[0].engine == r.engine &&
-             std::all_of(std::begin(kTitleKeys), std::end(kTitleKeys),
-                         [&](auto key) { return title_value(s.reports[0], key) == title_value(r, key); }) &&
+      return same_but_devices(s.reports[0], r) &&
              std::none_of(s.reports.begin(), s.reports.end(),
                           [&](const Report& x) { return x.devices == r.devices; });
     };
@@ -83,7 +85,11 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
               [](const auto& a, const auto& b) { return a.devices < b.devices; });
   }
   const bool both = both_engines(out);
-  for (Series& s : out) {
+  std::vector<const Report*> firsts;
+  for (const Series& s : out) firsts.push_back(&s.reports[0]);
+  const std::vector<std::string> further = further_labels(firsts);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    Series& s = out[i];
     const Report& r = s.reports[0];
     if (both) s.title = engine_word(r);
     for (const std::string_view key : kTitleKeys) {
@@ -93,6 +99,7 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
       });
       if (differs) s.title += (s.title.empty() ? "" : ", ") + title_value(r, key);
     }
+    if (!further[i].empty()) s.title += (s.title.empty() ? "" : ", ") + further[i];
     if (s.title.empty()) s.title = fmt::format("{} on {}", engine_word(r), report_input(r, "system"));
   }
   return out;
@@ -181,21 +188,41 @@ std::vector<Share> shown_shares(const std::vector<Series>& series) {
 
 namespace {
 
-/// What stands below the bars of each series: its title, broken at commas, each line as small as the width of
-/// the bars makes it. Counts lines of text and the most below one series.
+constexpr double kGroupSize = 12,
+                 kSmallGroup = 10;  ///< letters of a group's title, and where lines are broken
+
+/// A title in lines: broken at ", ", and what is wider than `pixels` behind words, colons and commas too.
+std::vector<std::string> broken(const std::string& title, double pixels) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at <= title.size();) {
+    const std::size_t end = std::min(title.find(", ", at), title.size());
+    const std::string text = title.substr(at, end - at);
+    at = end + 2;
+    out.emplace_back();
+    const bool fits = text_width(text, kSmallGroup) <= pixels;
+    for (std::size_t from = 0; from < text.size();) {
+      const std::size_t stop = fits ? std::string::npos : text.find_first_of(" :,", from);
+      const std::string word = text.substr(from, stop == std::string::npos ? stop : stop - from + 1);
+      from += word.size();
+      if (!out.back().empty() && text_width(out.back() + word, kSmallGroup) > pixels) out.emplace_back();
+      out.back() += word;
+    }
+  }
+  return out;
+}
+
+/// What stands below the bars of each series: its title, each line as small as the width of the bars makes
+/// it. Counts lines of text and the most below one series.
 struct Groups {
   int texts = 0, lines = 0;
   void add(Gnuplot& plot, const std::string& title, double middle, double pixels) {
     int line = 0;
-    for (std::size_t at = 0; at <= title.size(); ++line) {
-      const std::size_t end = std::min(title.find(", ", at), title.size());
-      const std::string text = title.substr(at, end - at);
+    for (const std::string& text : broken(title, pixels)) {
       ++texts;
       plot.set(fmt::format("group_text_{}", texts), text);
       plot.set(fmt::format("group_x_{}", texts), middle);
-      plot.set(fmt::format("group_line_{}", texts), line);
-      plot.set(fmt::format("group_size_{}", texts), fitting_size(text, 12, pixels));
-      at = end + 2;
+      plot.set(fmt::format("group_line_{}", texts), line++);
+      plot.set(fmt::format("group_size_{}", texts), fitting_size(text, kGroupSize, pixels));
     }
     lines = std::max(lines, line);
   }
@@ -206,7 +233,13 @@ struct Groups {
 std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const std::string& base) {
   const std::vector<Share> parts = shown_shares(series);
   std::size_t count = 0;
-  for (const Series& s : series) count += s.reports.size();
+  double unit = 1e3;  // of a second
+  for (const Series& s : series) {
+    count += s.reports.size();
+    for (const Report& r : s.reports) {
+      if (r.iteration_median > kMostMilliseconds / 1e3) unit = 1;
+    }
+  }
   const double columns = static_cast<double>(count) + kGroupGap * static_cast<double>(series.size() - 1),
                pitch = kPlotWidth / (columns + 0.6);
   Gnuplot plot("breakdown");
@@ -216,13 +249,13 @@ std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const
   for (const Series& s : series) {
     const double first = x;
     for (const Report& r : s.reports) {
-      const double ms = 1e3 * r.iteration_median;
+      const double time = unit * r.iteration_median;
       bars.push_back({cell(x), std::to_string(r.devices)});
-      for (const Share& part : parts) bars.back().push_back(cell(ms * part.share(r)));
-      bars.back().push_back(grouped(ms));
-      bars.back().push_back(cell(ms));
-      letters = std::min(letters, fitting_size(grouped(ms) + " ", 11, pitch));
-      high = std::max(high, ms);
+      for (const Share& part : parts) bars.back().push_back(cell(time * part.share(r)));
+      bars.back().push_back(grouped(time));
+      bars.back().push_back(cell(time));
+      letters = std::min(letters, fitting_size(grouped(time) + " ", 11, pitch));
+      high = std::max(high, time);
       x += 1;
     }
     if (series.size() > 1)
@@ -237,6 +270,7 @@ std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const
   plot.heading(heading(series, "Where an iteration goes"));
   plot.set("last", x - kGroupGap - 1);
   plot.set("high", high > 0 ? high : 1);
+  plot.set("unit", unit == 1 ? "seconds" : "milliseconds");
   plot.set("letters", letters);
   plot.set("groups", groups.texts);
   plot.set("group_lines", groups.lines);
@@ -251,20 +285,26 @@ std::vector<std::string> draw_staleness(const std::vector<Series>& all, const st
   }
   if (series.empty()) return {};
   Rows bins;
-  double most = 0;
+  double most = 0, stalest = 0;
   for (Series& s : series) {
     const Report& r = s.reports.back();
     if (&s != &series.front()) bins.insert(bins.end(), 2, {});
+    const auto all = static_cast<double>(r.staleness.count());
+    double left = all;
     for (const Histogram::Bin& b : r.staleness.bins()) {
-      bins.push_back({std::to_string(b.value),
-                      cell(100.0 * static_cast<double>(b.count) / static_cast<double>(r.staleness.count()))});
-      most = std::max(most, static_cast<double>(b.value));
+      bins.push_back({std::to_string(b.value), cell(100.0 * static_cast<double>(b.count) / all)});
+      const auto value = static_cast<double>(b.value);
+      if (left > kTail * all) most = std::max(most, value);
+      left -= static_cast<double>(b.count);
+      stalest = std::max(stalest, value);
     }
     s.title = fmt::format("{}: {} devices, mean {:.2f}", s.title, r.devices, r.staleness.mean());
   }
   Gnuplot plot("staleness");
   set_titles(plot, series);
-  plot.heading(heading(series, "Staleness"));
+  plot.heading(
+      heading(series, "Staleness"),
+      stalest > most ? fmt::format("fewer than {:g} % are staler, up to {:.0f}", 100 * kTail, stalest) : "");
   plot.set("most", most);
   plot.set("shares", (most + 1) * static_cast<double>(series.size()) <= kMostShares ? 1 : 0);
   plot.data("bins", bins);

@@ -8,8 +8,8 @@
 
 namespace tandem::app {
 
-/// Reports that differ only in the number of devices make one line; `title` tells it from the others. What
-/// does not fit is left out.
+/// Reports that differ only in the number of devices make one line; `title` tells it from the others, by
+/// whatever was asked differently. What does not fit is left out.
 struct Series {
   std::string title;
   std::vector<Report> reports;  ///< by increasing device count

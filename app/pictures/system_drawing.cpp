@@ -20,11 +20,14 @@ constexpr std::size_t kMostVertices = 64;  // more have no room beside each othe
 constexpr std::size_t kHub = 16;           // a vertex of more cables joins groups, and belongs to none
 constexpr std::size_t kFirstGroups = 3;    // that are drawn of many equal ones, besides the last
 
-/// Adds a node as the listing has it; `prefix` stands before its vertices' names.
+/// Adds a node as the listing has it; `prefix` stands before its vertices' names. Boxes of processors alone
+/// say it: there are few in a row.
 void add_node(Drawing& out, const Json& node, const std::string& prefix) {
   for (const char* list : {"devices", "vertices"}) {
-    for (const Json& v : node.at(list).items())
-      out.vertices.push_back({prefix + v.at("id").as_text(), v.at("kind").as_text()});
+    for (const Json& v : node.at(list).items()) {
+      const std::string name = v.at("id").as_text(), kind = v.at("kind").as_text();
+      out.vertices.push_back({prefix + name, kind, {}, 0, kind == "cpu" ? prefix + name : name});
+    }
   }
   const auto& links = node.at("links").items();
   for (std::size_t i = 0; i + 1 < links.size(); i += 2) {
@@ -41,14 +44,16 @@ Drawing node_of(const System& system) {
   Drawing out;
   std::vector<std::pair<std::string, const Json*>> nodes;  // prefix, where its ports are listed
   if (const Json* kinds = document.find("node_kinds")) {
-    for (const Json& kind : kinds->items())
-      nodes.emplace_back(fmt::format("node{}/", kind.at("first_node").as_int()), &kind);
+    for (const Json& kind : kinds->items()) {
+      out.first_nodes.push_back(kind.at("first_node").as_int());
+      nodes.emplace_back(fmt::format("node{}/", out.first_nodes.back()), &kind);
+    }
   } else {
     nodes.emplace_back("", document.find("network"));
   }
   for (const auto& [prefix, node] : nodes) add_node(out, prefix.empty() ? document : *node, prefix);
   if (const Json* network = document.find("network"); network != nullptr && system.nodes() > 1) {
-    out.vertices.push_back({"network", "network"});
+    out.vertices.push_back({"network", "network", {}, 0, "network"});
     const double bandwidth = network->at("bandwidth_bytes_per_second").as_real(0, 1e300);
     for (const auto& [prefix, node] : nodes) {
       for (const Json& port : node->at("ports").items()) {
@@ -116,7 +121,8 @@ void fold(Drawing& d) {
     const std::size_t rest = groups.size() - kFirstGroups - 1;
     const auto before = std::find_if(d.vertices.begin(), d.vertices.end(),
                                      [&](const auto& v) { return v.name == last.members[0]; });
-    d.vertices.insert(before, {fmt::format("... {} more ...", rest), "more"});
+    const std::string more = fmt::format("... {} more ...", rest);
+    d.vertices.insert(before, {more, "more", {}, 0, more});
     d.left_out +=
         fmt::format("{}of {} equal groups (that of {}, ...) {} are drawn", d.left_out.empty() ? "" : "; ",
                     groups.size(), groups[0].members[0], kFirstGroups + 1);

@@ -180,12 +180,12 @@ class Layout {
       std::sort(members.begin(), members.end(),
                 [&](std::size_t a, std::size_t b) { return at(a).x < at(b).x; });
       for (std::size_t i = 1; i < members.size(); ++i) {
-        const std::string& wider = std::max(d_.vertices[members[i - 1]].name, d_.vertices[members[i]].name,
+        const std::string& wider = std::max(d_.vertices[members[i - 1]].text, d_.vertices[members[i]].text,
                                             [](const auto& a, const auto& b) { return a.size() < b.size(); });
         d_.letters = fitting_size(wider, d_.letters, at(members[i]).x - at(members[i - 1]).x - 10);
       }
     }
-    for (Drawing::Vertex& v : d_.vertices) v.half_width = text_width(v.name, d_.letters) / 2 + 3;
+    for (Drawing::Vertex& v : d_.vertices) v.half_width = text_width(v.text, d_.letters) / 2 + 3;
   }
 
   /// A bar as wide as what it joins.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -18,7 +19,7 @@ namespace tandem::app {
 
 namespace {
 
-constexpr std::string_view kWorker = "worker", kStage = "stage ";
+constexpr std::string_view kWorker = "worker", kStage = "stage ", kWaitingFor = "waiting for worker ";
 constexpr uint32_t kMostInstances = 4, kIterations = 2;  ///< half the instances where two share the picture
 constexpr double kLabel = 9, kRowName = 12;              ///< sizes of letters
 constexpr double kRight = 0.965;                         ///< end of the time axis, of the picture's width
@@ -29,21 +30,32 @@ constexpr uint32_t kWholeStages = 4;        ///< of more stages only what they c
 struct Work {
   std::string_view name, colour;
 };
-constexpr Work kWork[] = {{"forward", "#4C78A8"},       {"backward", "#2A4D73"},        {"update", "#8C6BB1"},
-                          {"communication", "#E0721B"}, {"input, copies", "#3F8F3F"},   {"server", "#B23A48"},
-                          {"waiting", "#8C857E"},       {"backward-weights", "#7A9DBF"}};
-constexpr std::size_t kWeights = 7;
+/// In the order of the legend.
+constexpr Work kWork[] = {
+    {"forward", "#4C78A8"},       {"backward", "#2A4D73"},      {"backward-weights", "#7A9DBF"},
+    {"recomputation", "#4FA39A"}, {"update", "#8C6BB1"},        {"averaging, outer step", "#B5488F"},
+    {"compression", "#9D7A2F"},   {"other work", "#5F6B7A"},    {"server", "#B23A48"},
+    {"communication", "#E0721B"}, {"input, copies", "#3F8F3F"}, {"waiting", "#8C857E"}};
 
-std::size_t work_of(const TimelineEntry& e) {
-  if (e.waits()) return 6;
-  if (e.lane == "comm" || e.lane == "reduce" || e.lane == "send") return 3;
-  if (e.lane == "copy" || e.lane == "read" || e.lane == "decode") return 4;
-  if (e.label.rfind(kWork[kWeights].name, 0) == 0) return kWeights;
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (e.label.rfind(kWork[i].name, 0) == 0) return i;
-  }
-  return e.lane == "compute" ? 5 : 6;
+std::size_t work_named(std::string_view name) {
+  return static_cast<std::size_t>(
+      std::find_if(std::begin(kWork), std::end(kWork), [&](const Work& w) { return w.name == name; }) -
+      std::begin(kWork));
 }
+
+/// Beginnings of the labels of what lanes compute; of several that match the first counts.
+constexpr std::pair<std::string_view, std::string_view> kComputed[] = {
+    {"forward", "forward"},
+    {"loss", "forward"},
+    {"backward-weights", "backward-weights"},
+    {"backward", "backward"},
+    {"again", "recomputation"},
+    {"update", "update"},
+    {"average", "averaging, outer step"},
+    {"compress", "compression"},
+    {"decompress", "compression"},
+    {"orthogonalise", "compression"},
+    {"copy", "input, copies"}};
 
 /// Which stage of a split model a role is; -1: none.
 int64_t stage_of(const std::string& role) {
@@ -58,10 +70,55 @@ int64_t stage_of(const std::string& role) {
 
 bool trains(const TimelineEntry& e) { return e.role == kWorker || stage_of(e.role) >= 0; }
 
+/// On the host's lane are updates of what is offloaded, which are drawn, and waiting for answers, which is no
+/// work.
+bool only_waits(const TimelineEntry& e) { return e.lane == "host" && !e.label.starts_with("update"); }
+
+std::size_t work_of(const TimelineEntry& e) {
+  constexpr std::string_view kMoves[] = {"comm", "reduce", "send", "recv"},
+                             kCopies[] = {"copy", "read", "decode", "offload", "reload"};
+  const auto on = [&](const auto& lanes) {
+    return std::find(std::begin(lanes), std::end(lanes), e.lane) != std::end(lanes);
+  };
+  if (e.waits()) return work_named("waiting");
+  if (on(kMoves)) return work_named("communication");
+  if (on(kCopies)) return work_named("input, copies");
+  if (!trains(e)) return work_named("server");
+  for (const auto& [start, work] : kComputed) {
+    if (e.label.starts_with(start)) return work_named(work);
+  }
+  return work_named("other work");
+}
+
 int lane_order(const std::string& lane) {
   constexpr std::string_view order[] = {"compute", "comm",    "reduce", "send",
                                         "copy",    "offload", "reload", "host"};
   return static_cast<int>(std::find(std::begin(order), std::end(order), lane) - std::begin(order));
+}
+
+/// The first instances, the one among them that the others wait for most: of 8 workers of which 4 are slow a
+/// slow one is drawn too.
+std::set<uint32_t> drawn_instances(const Report& report, uint32_t most) {
+  std::set<uint32_t> all;
+  std::map<uint32_t, double> awaited;  // seconds
+  for (const TimelineEntry& e : report.timeline) {
+    if (trains(e)) all.insert(e.instance);
+    uint32_t who = 0;
+    const std::string& text = e.label;
+    if (e.waits() && text.starts_with(kWaitingFor) &&
+        std::from_chars(text.data() + kWaitingFor.size(), text.data() + text.size(), who).ec == std::errc())
+      awaited[who] += e.end_seconds - e.start_seconds;
+  }
+  std::erase_if(awaited, [&](const auto& who) { return !all.contains(who.first); });
+  if (all.size() <= most) return all;
+  std::set<uint32_t> out;
+  const auto longest = std::max_element(awaited.begin(), awaited.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (longest != awaited.end() && most > 1) out.insert(longest->first);
+  for (const uint32_t i : all) {
+    if (out.size() < most) out.insert(i);
+  }
+  return out;
 }
 
 /// The window is what the shown workers compute in the first of the kept iterations; what runs ahead of it
@@ -72,6 +129,7 @@ std::vector<TimelineEntry> shown(const Report& report, uint32_t instances) {
   for (const TimelineEntry& e : report.timeline) stages.insert(stage_of(e.role));
   stages.erase(-1);
   if (!stages.empty()) instances = 1;
+  const std::set<uint32_t> drawn = drawn_instances(report, instances);
   // Workers that wait for nobody may be at different iterations: count everyone's from its own first.
   std::map<uint32_t, uint32_t> first;
   for (const TimelineEntry& e : report.timeline) {
@@ -81,17 +139,19 @@ std::vector<TimelineEntry> shown(const Report& report, uint32_t instances) {
   }
   double from = INFINITY, to = 0;
   for (const TimelineEntry& e : report.timeline) {
-    if (!trains(e) || e.instance >= instances || e.iteration - first[e.instance] >= kIterations) continue;
+    if (!trains(e) || !drawn.contains(e.instance) || e.iteration - first[e.instance] >= kIterations) continue;
     if (e.lane == "compute") from = std::min(from, e.start_seconds);
     if (e.lane == "compute" || e.lane == "comm") to = std::max(to, e.end_seconds);
   }
   std::vector<TimelineEntry> out;
   for (TimelineEntry e : report.timeline) {
+    if (only_waits(e)) continue;
     if (!stages.empty() && (e.lane == "recv" || (stages.size() > kWholeStages && e.lane != "compute")))
       continue;
     e.start_seconds = std::max(e.start_seconds, from);
     e.end_seconds = std::min(e.end_seconds, to);
-    if (e.instance < instances && e.end_seconds > e.start_seconds) {
+    if ((trains(e) ? drawn.contains(e.instance) : e.instance < instances) &&
+        e.end_seconds > e.start_seconds) {
       e.start_seconds -= from;
       e.end_seconds -= from;
       out.push_back(std::move(e));
@@ -128,6 +188,9 @@ struct Chart {
   std::vector<std::string> row_names;  ///< by index; "" between panels
   std::set<std::size_t> works;
   double last = 0, left = 0;  ///< seconds; the axis' beginning, of the picture's width
+  bool in_seconds() const { return last > kMostMilliseconds / 1e3; }
+  /// In the unit of the axis.
+  double shown(double seconds) const { return in_seconds() ? seconds : 1e3 * seconds; }
   double pixels(double seconds) const { return seconds / last * (kRight - left) * kPictureWidth; }
 };
 
@@ -205,7 +268,7 @@ void add_marks(Chart& chart, const Panel& panel, std::size_t index) {
     at->second = std::min(at->second, e.start_seconds);
   }
   for (const auto& [iteration, begin] : begins)
-    chart.marks.push_back({cell(1e3 * begin), cell(top - 0.7), cell(bottom - top + 1.3)});
+    chart.marks.push_back({cell(chart.shown(begin)), cell(top - 0.7), cell(bottom - top + 1.3)});
   if (begins.empty()) chart.marks.push_back({"0", cell(top - 0.7), "0"});
 }
 
@@ -230,12 +293,12 @@ void add_boxes(Chart& chart, const Row& row) {
     if (i + 1 < boxes.size() && chart.pixels(boxes[i + 1].start - b.end) < kTouching)
       end = std::max(end, boxes[i + 1].start + b.length() * 0.5 / pixels);
     Cells& cells = pixels < kBordered ? chart.thin : chart.boxes;
-    cells.push_back(
-        {cell(1e3 * b.start), cell(1e3 * end), index, "0x" + std::string(kWork[b.work].colour.substr(1))});
+    cells.push_back({cell(chart.shown(b.start)), cell(chart.shown(end)), index,
+                     "0x" + std::string(kWork[b.work].colour.substr(1))});
     const std::string number = micro_batch_of(b.label);
     for (const std::string& text : {b.label, number}) {
       if (text.empty() || pixels <= text_width(text, kLabel) + (text == number ? 1 : 4)) continue;
-      chart.names.push_back({cell(1e3 * (b.start + b.end) / 2), index, text});
+      chart.names.push_back({cell(chart.shown((b.start + b.end) / 2)), index, text});
       break;
     }
   }
@@ -279,7 +342,7 @@ std::string workers_shown(const Chart& chart, const Report& report) {
                           : shown.size() == 1 ? fmt::format("worker {}", *shown.begin()) + of
                           : *shown.rbegin() - *shown.begin() + 1 == shown.size()
                               ? fmt::format("workers {} to {}", *shown.begin(), *shown.rbegin()) + of
-                              : fmt::format("{} workers", shown.size()) + of;
+                              : fmt::format("workers {}", fmt::join(shown, ", ")) + of;
   return who + (servers ? "; of the servers what these asked for" : "");
 }
 
@@ -318,7 +381,8 @@ std::vector<std::string> draw_timeline(const std::vector<Series>& series, const 
     plot.set(fmt::format("row_{}", i + 1), chart.row_names[i]);
   plot.set("row_name_size", kRowName);
   plot.set("label_size", kLabel);
-  plot.set("last", 1e3 * chart.last);
+  plot.set("last", chart.shown(chart.last));
+  plot.set("unit", chart.in_seconds() ? "seconds" : "milliseconds");
   plot.set("left", chart.left);
   plot.set("right", kRight);
   plot.set("legends", static_cast<double>(chart.works.size()));

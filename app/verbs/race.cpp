@@ -12,6 +12,7 @@
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "app/measure/race.h"
+#include "base/host_load.h"
 #include "base/json_writer.h"
 
 namespace tandem::app {
@@ -239,7 +240,9 @@ int race(const Arguments& a) {
   check_out(a);
   const double least = a.real("least-tau", -1, -1, 1);
   catch_interrupts();
+  const HostUsage before = host_usage();
   const Race race = hold_race(a);
+  if (const std::string busy = busy_while(load_between(before, host_usage())); !busy.empty()) note(a, busy);
   if (race.orders.empty()) return interrupt_code();
   put_page(a, format == "json" ? json(race).dump_wrapped() : text(race, format, result_columns(a)));
   if (interrupted) return interrupt_code();

@@ -14,6 +14,7 @@
 #include "app/console/progress_text.h"
 #include "app/console/report_text.h"
 #include "app/measure/cross_check.h"
+#include "base/host_load.h"
 #include "exec/comm/ranks.h"
 #include "exec/run/batch_speeds.h"
 #include "exec/run/execute.h"
@@ -193,6 +194,8 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   e.job.optimizer = &a.value("optimizer", "momentum", optimizer);
   if (!e.job.optimizer->updates())
     refuse_option("optimizer", "a run updates parameters; \"none\" is for predictions alone");
+  if (!e.job.optimizer->executed())
+    refuse_option("optimizer", fmt::format("\"{}\" is only predicted so far", e.job.optimizer->name));
   e.job.recompute = a.value("recompute", "off", parse_recompute);
   e.job.offload = a.value("offload", "off", parse_offload);
   if (e.job.offload.activations)
@@ -411,6 +414,7 @@ int run(const Arguments& a) {
     check_cores(execution_of(*request, n));
   }
   if (!ranks().several()) catch_interrupts();
+  const HostUsage before = host_usage();
   std::vector<Report> reports;
   {
     Progress progress(a);
@@ -448,6 +452,10 @@ int run(const Arguments& a) {
       put_result(a, reports_to_json(reports, a.has("reproducible")));
     else
       put_page(a, format == "csv" ? report_csv(reports) : text(*request, reports, format, result_columns(a)));
+  }
+  // Other processes of the same run are no other programs.
+  if (!ranks().several() && request->execution.backend->on_processors) {
+    if (const std::string busy = busy_while(load_between(before, host_usage())); !busy.empty()) note(a, busy);
   }
   if (interrupted && reports.empty())
     note(a, "stopped before the run: one worker was being timed, for the speed-up");

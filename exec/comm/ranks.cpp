@@ -84,6 +84,7 @@ class MpiTransport : public exec::Transport {
 
   void send(uint32_t, uint32_t to_node, const MessageHead& head, const float* payload, int64_t elements,
             bool) override {
+    count_sent(elements);
     MPI_Request request = MPI_REQUEST_NULL;
     const auto own = handled_.find(head.channel);
     const bool handled = own != handled_.end();
@@ -166,6 +167,25 @@ class MpiTransport : public exec::Transport {
   std::vector<std::thread> servers_;
 };
 
+/// Where srun did not say how its processes find each other.
+std::string srun_advice() {
+  return fmt::format(
+      "srun started {} processes, which this MPI cannot join: say srun --mpi=pmix (srun --mpi=list names "
+      "what "
+      "there is), or start them by mpirun",
+      number("SLURM_STEP_NUM_TASKS"));
+}
+
+/// Has srun told the processes how to find each other, in a way that this MPI understands? Open MPI, which
+/// would end the process in MPI_Init, knows PMIx alone.
+bool told_by_srun() {
+#ifdef OPEN_MPI
+  return std::getenv("PMIX_RANK") != nullptr;
+#else
+  return std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
+#endif
+}
+
 }  // namespace
 
 const Ranks& ranks() {
@@ -173,17 +193,13 @@ const Ranks& ranks() {
     Ranks r;
     if (!started_by_mpirun() && !started_by_srun()) return r;
     int given = 0, rank = 0, size = 1;
+    if (started_by_srun() && !told_by_srun()) throw InputError(srun_advice());
     sure(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &given), "MPI_Init_thread");
     if (given < MPI_THREAD_MULTIPLE) throw InputError("this MPI does not let several threads communicate");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     std::atexit([] { MPI_Finalize(); });
-    if (size == 1 && started_by_srun())
-      throw InputError(
-          fmt::format("srun started {} processes, of which MPI knows one: say srun --mpi=pmix (srun "
-                      "--mpi=list names what "
-                      "there is), or start them by mpirun",
-                      number("SLURM_STEP_NUM_TASKS")));
+    if (size == 1 && started_by_srun()) throw InputError(srun_advice());
     r.rank = rank;
     r.size = size;
     MPI_Comm machine = MPI_COMM_NULL;

@@ -208,6 +208,7 @@ void TcpTransport::write(End& e, const Frame& frame, const float* payload) {
 void TcpTransport::send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
                         int64_t elements, bool until_left) {
   End& e = end(from_node, to_node);
+  count_sent(elements);
   const int64_t most = out_free_.size() > 2 ? frame_of(rate_) : kFrame;
   int64_t sent = 0;
   do {

@@ -2,6 +2,7 @@
 #pragma once
 // What carries messages between nodes: TCP between nodes that one machine emulates (tcp_transport.h), MPI
 // between machines (ranks.h).
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -52,6 +53,14 @@ class Transport {
   virtual void wait(Receive& receive) = 0;
   /// Ends all taking in. After a failed run, before the memory of posted receives goes.
   virtual void stop() = 0;
+  /// Bytes of all messages that nodes of this process have sent, without what frames them; by any thread.
+  int64_t sent_bytes() const { return sent_bytes_.load(); }
+
+ protected:
+  void count_sent(int64_t elements) { sent_bytes_ += elements * static_cast<int64_t>(sizeof(float)); }
+
+ private:
+  std::atomic<int64_t> sent_bytes_{0};
 };
 
 }  // namespace tandem::exec

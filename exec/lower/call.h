@@ -140,7 +140,8 @@ enum class Unary : uint8_t {
   swish,
   softplus,
   hard_sigmoid,
-  hard_swish
+  hard_swish,
+  relu2
 };
 /// Cells of `recurrent`, with 1, 4 and 3 gates (cuDNN's equations and order: LSTM i, f, g, o; GRU r, z, n).
 enum class Cell : uint8_t { rnn, lstm, gru };

@@ -29,8 +29,8 @@ struct Execution {
   /// Its `input` is not read: there is some where there is data; and `loading.data` is what is stored.
   Job job;
   const Backend* backend = nullptr;
-  Cluster
-      cluster;  ///< more than one node: messages between nodes go over TCP (limited when `rate_limit` is set)
+  /// More than one node: messages between them go over TCP, or MPI where each is a process.
+  Cluster cluster;
   /// Steps of each worker's optimiser; of a free-running program their mean, fast workers making more
   /// (semantics.md 1.7). Among several processes each deals out its own workers'.
   int32_t iterations = 30;
@@ -39,7 +39,7 @@ struct Execution {
   int threads = 1;                            ///< per worker
   Bind bind = Bind::core;                     ///< of workers on processors
   std::optional<Processors> processors = {};  ///< that they have; else machine_processors()
-  std::optional<RateLimit> rate_limit;
+  std::optional<RateLimit> rate_limit;  ///< of TCP between nodes; none: as fast as the machine is
   /// (worker, how many times as long its calls take, >= 1): devices of other speeds, emulated
   /// (exec/device/throttled.h). Not of backends that are asynchronous.
   std::vector<std::pair<uint32_t, double>> throttle = {};
@@ -106,6 +106,7 @@ struct ExecutionResult {
   std::vector<float> averaging;
   std::vector<float> frozen;  ///< likewise, flat: of the weights that stay as they are
   int64_t versions = 0, dropped = 0, updates = 0;
+  int64_t sent_between_nodes = 0;  ///< bytes of all messages in the whole run, without what frames them
   /// With a target that was reached: samples that all workers had trained on, and the seconds until then.
   std::optional<int64_t> samples_to_target;
   double seconds_to_target = 0;

@@ -140,11 +140,13 @@ void join_ranks(const Run& run, ExecutionResult& out) {
   else if (run.keep().parameters && (run.store() || run.spreads() || run.stages().split()))
     join_slices(run, out);
   Report& r = out.report;
-  double rates[3] = {r.samples_per_second, r.interval.low, r.interval.high};
+  double rates[4] = {r.samples_per_second, r.interval.low, r.interval.high,
+                     static_cast<double>(out.sent_between_nodes)};
   sum_over_ranks(rates);
   r.samples_per_second = rates[0];
   r.interval.low = rates[1];
   r.interval.high = rates[2];
+  out.sent_between_nodes = std::llround(rates[3]);
   sum_over_ranks(out.losses);
   for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
   r.staleness_by_worker.clear();  // each process knows those of its own shards

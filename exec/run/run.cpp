@@ -121,6 +121,8 @@ void Run::make_iterations() {
 }
 
 void Run::check_executable() const {
+  if (!execution_.job.optimizer->executed())
+    refuse(fmt::format("the optimizer \"{}\" is only predicted so far", execution_.job.optimizer->name));
   if (execution_.rate.by_staleness && program_.stores.empty() && workers_ > 1)
     refuse(
         "a rate divided by staleness needs servers that count versions: parameter-server with mode=async, "

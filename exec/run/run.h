@@ -135,6 +135,8 @@ class Run {
   void stop_library() noexcept;
   /// Are there nodes that only a Transport joins?
   bool has_transport() const { return transport_ != nullptr; }
+  /// Transport::sent_bytes(); 0 without one.
+  int64_t sent_bytes() const { return transport_ ? transport_->sent_bytes() : 0; }
   /// After a failed run, when the workers' threads have ended: nothing writes to their buffers any more.
   void stop_transport();
   /// The way of copies between devices that was taken; "" where there is no choice.
@@ -248,8 +250,9 @@ class Run {
   std::unique_ptr<LossWatch> watch_;
   std::vector<uint32_t> counted_in_;  ///< [instance of this process]
   int spins_ = 0;
-  std::vector<WorkerCores> cores_;  ///< [instance of this process]; empty: nothing is bound
-  std::size_t numa_nodes_ = 0;      ///< whose processors workers have
+  std::vector<WorkerCores> cores_;        ///< [instance of this process]; empty: nothing is bound
+  std::size_t numa_nodes_ = 0;            ///< whose processors workers have
+  int64_t processors_ = 0, threads_ = 0;  ///< that they have; that compute there, of all processes
   std::vector<float> start_, start_state_, start_averaging_, frozen_;
   std::vector<int32_t> cuts_;  ///< [key]: the collective that scatters the bucket's gradients; -1: none
   bool sums_shares_ = false;

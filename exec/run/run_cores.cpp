@@ -41,6 +41,8 @@ void Run::make_cores() {
   const auto first = assigned.begin() + before * here_;
   cores_.assign(first, first + here_);
   numa_nodes_ = processors.nodes.size();
+  for (const auto& node : processors.nodes) processors_ += static_cast<int64_t>(node.size());
+  threads_ = int64_t{processes} * here_ * e.threads;
 }
 
 /// Of all workers of this process.
@@ -66,6 +68,12 @@ std::vector<std::string> Run::remarks() const {
   std::vector<std::string> out;
   if (e.bind == Bind::numa && numa_nodes_ == 1)
     out.emplace_back("--bind numa: this machine has one NUMA node, and all workers have its processors");
+  if (workers_ > 1 && processors_ > 0 && threads_ > processors_ && e.backend->name != "null")
+    out.push_back(
+        fmt::format("{} workers{} share {} processor{}: they take turns, as workers with devices of "
+                    "their own would not",
+                    threads_ / e.threads, e.threads == 1 ? "" : fmt::format(" of {} threads", e.threads),
+                    processors_, processors_ == 1 ? "" : "s"));
   if (program_.comm_cores > 0 && !e.backend->on_processors)
     out.push_back(fmt::format("comm-cores: workers of backend {} are bound to no cores", e.backend->name));
   if (e.backend->asynchronous && e.job.scheme->overheads.cycle.ps > 0 && workers_ > 1)

@@ -10,24 +10,24 @@
 namespace tandem::exec {
 
 void Run::make_transport() {
-  if (execution_.rate_limit) {
-    // Servers may stand on nodes of their own, behind those of the workers.
-    const Role* servers = program_.stores.empty() ? nullptr : &program_.roles[program_.stores[0].role];
-    const auto extra = servers != nullptr && servers->site == Site::extra_nodes ? servers->mesh.size() : 0;
-    transport_ = std::make_unique<TcpTransport>(static_cast<uint32_t>(execution_.cluster.nodes + extra),
-                                                execution_.rate_limit, abort_);
+  // Servers may stand on nodes of their own, behind those of the workers.
+  const Role* servers = program_.stores.empty() ? nullptr : &program_.roles[program_.stores[0].role];
+  const int64_t extra = servers != nullptr && servers->site == Site::extra_nodes ? servers->mesh.size() : 0;
+  if (!ranks().several() || workers_ == 1) {
+    const int64_t nodes = execution_.cluster.nodes + extra;
+    if (nodes > 1)
+      transport_ =
+          std::make_unique<TcpTransport>(static_cast<uint32_t>(nodes), execution_.rate_limit, abort_);
+    return;
   }
-  if (ranks().several() && workers_ > 1) {
-    if (execution_.rate_limit)
-      throw InputError(
-          "links between processes are real: --rate-limit is for nodes that one machine emulates");
-    if (!program_.stores.empty() && program_.roles[program_.stores[0].role].site == Site::extra_nodes)
-      throw InputError("servers on nodes of their own would be processes without workers: only simulated");
-    if (execution_.cluster.nodes != ranks().size)
-      throw InputError(
-          fmt::format("{} processes for {} nodes: each is one", ranks().size, execution_.cluster.nodes));
-    transport_ = mpi_transport(abort_);
-  }
+  if (execution_.rate_limit)
+    throw InputError("links between processes are real: --rate-limit is for nodes that one machine emulates");
+  if (extra > 0)
+    throw InputError("servers on nodes of their own would be processes without workers: only simulated");
+  if (execution_.cluster.nodes != ranks().size)
+    throw InputError(
+        fmt::format("{} processes for {} nodes: each is one", ranks().size, execution_.cluster.nodes));
+  transport_ = mpi_transport(abort_);
 }
 
 /// Where each instance computes, in all processes.

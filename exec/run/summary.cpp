@@ -505,12 +505,21 @@ class Summary {
   std::vector<int64_t> rounds_;             ///< [iteration]: of all together
 };
 
+/// What went between the nodes, and how.
+std::string node_note(const Run& run, const ExecutionResult& out) {
+  const auto steps = static_cast<int64_t>(std::max<std::size_t>(1, out.losses.size()));
+  return fmt::format("between nodes {} a step were sent over {}", to_text(Bytes{out.sent_between_nodes / steps}),
+                     run.here() < run.workers() ? "MPI" : "TCP on this machine's loopback interface");
+}
+
 }  // namespace
 
 ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers) {
   ExecutionResult out = Summary(run, workers).result();
+  out.sent_between_nodes = run.sent_bytes();
   if (run.here() < run.workers()) join_ranks(run, out);
   Report& r = out.report;
+  if (run.has_transport()) r.notes.push_back(node_note(run, out));
   if (out.dropped > 0) {
     // Samples whose gradients were dropped trained nothing.
     const auto kept = static_cast<double>(out.updates);

@@ -53,6 +53,15 @@ Lowered gelu(const LayerInput& in) {
 Lowered swish(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 8); }
 Lowered softplus(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 4); }
 Lowered hard_sigmoid(const LayerInput& in) { return activation(in, Keeps::input, false, 4, 3); }
+/// Composed of relu and a square in eager PyTorch too (ReLUSquaredActivation of transformers, before
+/// torch.compile); backward: twice the rectified, times the gradient, and relu's mask.
+Lowered relu2(const LayerInput& in) {
+  Lowered out = activation(in, Keeps::input, false, 2, 3);
+  out.forward[0].parts = 2;
+  out.backward_data[0].parts = 3;
+  out.forward[0].eager = out.backward_data[0].eager = true;
+  return out;
+}
 Lowered hard_swish(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 6); }
 
 /// Of Huang et al. 2024 (arXiv 2411.13010), with two learned numbers.
@@ -99,6 +108,7 @@ void register_activation(Registry<LayerType>& registry) {
   registry.add({"hard-sigmoid", "min(max(x + 3, 0), 6) / 6", hard_sigmoid});
   registry.add({"hard-swish", "x min(max(x + 3, 0), 6) / 6", hard_swish});
   registry.add({"xielu", "xIELU: a parabola above 0, an exponential below, two learned numbers", xielu});
+  registry.add({"relu2", "the square of max(x, 0)", relu2});
   registry.add({"dropout", "zeroes a share p of the elements", dropout});
 }
 

@@ -268,6 +268,10 @@ void add_parameters(const Routing& r, Lowered& out) {
   out.parameters = {{"router", product({r.hidden, r.count})}};
   if (r.gated) out.parameters.push_back({"gate", matrix, true});
   out.parameters.insert(out.parameters.end(), {{"up", matrix, true}, {"down", matrix, true}});
+  for (std::size_t i = 0; i < out.parameters.size(); ++i) {
+    out.parameters[i].hidden = i == 0 ? 1 : r.own;
+    out.parameters[i].inner = i + 1 < out.parameters.size() ? r.hidden : r.feed;
+  }
   if (r.score_bias) out.parameters.push_back({"score_bias", r.count});
   if (!r.bias) return;
   out.parameters.push_back({"router_bias", r.count});

@@ -86,7 +86,8 @@ Lowered linear(const LayerInput& in) {
   const auto features_of = [&](const Shape& shape) { return shape[feature_axis(in.attributes, shape)]; };
   const int64_t inputs = product({features_of(in.shapes[0]), joins_features(in, split) ? in.ways : 1});
   out.parameters = {{"weight", product({inputs, features_of(out.output)})}};
-  out.parameters[0].rows = inputs;
+  out.parameters[0].rows = out.parameters[0].inner = inputs;
+  out.parameters[0].hidden = 1;
   in.attributes.boolean("starts_at_zero", false);
   in.attributes.boolean("packed", false);  // with_adapter() asks
   add_bias(in, out, true);

@@ -44,6 +44,11 @@ void backward(const Cell& c, bool lowest, bool bias, Lowered& out) {
   input.push_back(gemm(data, 1, c.rows(), c.features, c.width(), c.size));
 }
 
+void of_cell(Parameter& weight, int64_t width) {
+  weight.rows = weight.inner = width;
+  weight.hidden = 1;
+}
+
 /// Kept for backward: input, output, and per step each layer's gates and cell state, and the output of the
 /// layers below the last.
 Lowered recurrent(const LayerInput& in, int64_t gates) {
@@ -61,9 +66,9 @@ Lowered recurrent(const LayerInput& in, int64_t gates) {
     for (int64_t d = 0; d < directions; ++d) {
       const std::string suffix = fmt::format("{}{}", layer, d == 0 ? "" : "_reverse");
       out.parameters.push_back({"input_weight" + suffix, product({cell.width(), features})});
-      out.parameters.back().rows = cell.width();
+      of_cell(out.parameters.back(), cell.width());
       out.parameters.push_back({"recurrent_weight" + suffix, product({cell.width(), hidden})});
-      out.parameters.back().rows = cell.width();
+      of_cell(out.parameters.back(), cell.width());
       if (bias) out.parameters.push_back({"bias" + suffix, 2 * cell.width()});  // cuDNN: one for each product
       forward(cell, out);
       backward(cell, layer == 0, bias, out);

@@ -21,7 +21,8 @@ namespace {
 /// transfers that they make in lock step. Ops of different lanes are taken not to slow each other. The same
 /// of a split model with more than CostInput::own_executions.
 constexpr int64_t kOwnTransfers = 512;
-/// Of a resolved transfer so many of the busiest links are accounted for.
+/// Of a resolved transfer so many of the busiest links are accounted for, and all of the node that it is
+/// resolved for: what is busy there is busy on all nodes of its kind.
 constexpr std::size_t kResolvedLinks = 64;
 
 /// Finds which instances are alike, has one of each kind priced, and numbers what they use.
@@ -313,9 +314,9 @@ class Binder {
     return {begin, end};
   }
 
-  /// One transfer for `all`, given those of the first node, which happen together: each resource goes in
+  /// One transfer for `all`, given those of the node of `v`, which happen together: each resource goes in
   /// equal shares to all that use it. Shared storage serves every node.
-  Transfer resolve(const std::vector<Transfer>& together, int64_t all) const {
+  Transfer resolve(const std::vector<Transfer>& together, int64_t all, VertexId v) const {
     std::map<uint32_t, double> load;
     for (const Transfer& t : together) {
       for (const Use& u : t.uses) load[u.link] += static_cast<double>(u.weight);
@@ -337,8 +338,13 @@ class Binder {
     }
     std::stable_sort(busy.begin(), busy.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
-    if (busy.size() > kResolvedLinks) busy.resize(kResolvedLinks);
-    for (const auto& [rate, use] : busy) out.resolved.push_back(use);
+    const int64_t node = in_.system->node_of(v);
+    for (std::size_t i = 0; i < busy.size(); ++i) {
+      const Use& use = busy[i].second;
+      const bool own = use.link < in_.system->link_count() &&
+                       in_.system->nodes_below(use.link) == std::pair{node, node + 1};
+      if (own || i < kResolvedLinks) out.resolved.push_back(use);
+    }
     return out;
   }
 
@@ -352,7 +358,7 @@ class Binder {
     std::vector<Transfer> together;
     const auto [begin, end] = node_around(r, instance);
     for (uint32_t i = begin; i < end; ++i) together.push_back(costs_->copy(op, copy, where_[r][i]));
-    return copies_[key] = add(resolve(together, role.mesh.size()));
+    return copies_[key] = add(resolve(together, role.mesh.size(), where_[r][instance]));
   }
 
   /// A message to the same instance of another role.
@@ -369,7 +375,7 @@ class Binder {
     std::vector<Transfer> together;
     const auto [begin, end] = node_around(r, instance);
     for (uint32_t i = begin; i < end; ++i) together.push_back(between(i));
-    return sends_[key] = add(resolve(together, role.mesh.size()));
+    return sends_[key] = add(resolve(together, role.mesh.size(), where_[r][instance]));
   }
 
   int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op, bool awaited) {
@@ -395,7 +401,7 @@ class Binder {
     std::vector<Transfer> together;
     for (const auto& g : groups) together.push_back(priced(g));
     const int64_t all = role.mesh.size() / static_cast<int64_t>(members.size());
-    return collectives_[key] = add(resolve(together, all));
+    return collectives_[key] = add(resolve(together, all, where_[r][instance]));
   }
 
   Transfer collective_of(uint32_t r, const std::vector<uint32_t>& members, const Op& op, bool awaited) {

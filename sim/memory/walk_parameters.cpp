@@ -236,7 +236,8 @@ int64_t Walk::updated_bytes(const Parameter& p) const {
 
 int64_t Walk::own_state(const Parameter& p) const {
   if (!owned_.empty() && updated(p) == 0) return 0;
-  return work_.optimizer->device_state(p.elements, p.rows, sharding_.of(sharding_.state, p.dealt));
+  return work_.optimizer->device_state(p.elements, p.rows, sharding_.of(sharding_.state, p.dealt),
+                                       p.hidden > 0);
 }
 
 void Walk::make_state(const Parameter& p) {

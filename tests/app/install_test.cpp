@@ -19,7 +19,7 @@ TEST(Install, DataIsFoundBesideTheProgram) {
   fs::create_directories(folder.file("share"));
   fs::copy_file(TANDEM_BINARY, folder.file("bin/tandem"));
   fs::create_directory_symlink(TANDEM_ROOT, folder.file("share/tandem"));
-  const ChildResult doctor = run_child({folder.file("bin/tandem"), "doctor"}, "", "");
+  const ChildResult doctor = run_child({folder.file("bin/tandem"), "doctor"}, "", "", kPatience);
   EXPECT_EQ(doctor.status, 0) << doctor.err;
   EXPECT_THAT(doctor.out, HasSubstr(folder.file("share/tandem") + " ("));
 }

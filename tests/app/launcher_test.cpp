@@ -44,7 +44,7 @@ class Launcher : public ::testing::Test {
     return run_child({"sh", "-c",
                       before + "; LOG='" + scratch_.file("log") + "' PATH='" + scratch_.file("bin") +
                           "':\"$PATH\" '" + scratch_.file("a tree/tandem") + "' " + words},
-                     "", "");
+                     "", "", kPatience);
   }
   std::string log() const { return slurp(scratch_.file("log")); }
   void forget() { std::filesystem::remove(scratch_.file("log")); }

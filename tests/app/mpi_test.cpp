@@ -17,7 +17,7 @@ ChildResult mpirun(int processes, std::vector<std::string> words, const char* pr
                                   "-np",    std::to_string(processes), program};
   all.insert(all.end(), words.begin(), words.end());
   try {
-    return run_child(all, "", "openmpi-bin");
+    return run_child(all, "", "openmpi-bin", kPatience);
   } catch (const InputError&) {
     ChildResult none;  // no such program
     none.status = 127;
@@ -136,11 +136,12 @@ TEST(Mpi, GossipReachesModelsOfOtherProcesses) {
 }
 
 /// srun that was not told which way its processes find each other would start as many runs of one worker.
+/// srun_test.py asks a real one.
 TEST(Mpi, KnowsSrun) {
   const ChildResult r =
       shell("SLURM_STEP_NUM_TASKS=4 \"$0\" run --model digits-mlp --devices 1 --iterations 2");
   EXPECT_EQ(r.status, 3) << r.out;
-  EXPECT_THAT(r.err, ::testing::HasSubstr("srun"));
+  EXPECT_THAT(r.err, ::testing::HasSubstr("say srun --mpi=pmix"));
   EXPECT_EQ(
       shell("SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=1 \"$0\" run --model digits-mlp --devices 1 --iterations 2")
           .status,

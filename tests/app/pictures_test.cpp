@@ -29,7 +29,7 @@ void expect_sound(const std::string& path) {
   SCOPED_TRACE(path);
   const std::string svg = slurp(path);
   ASSERT_THAT(svg, HasSubstr("<svg"));
-  EXPECT_EQ(run_child({"rsvg-convert", path}, "", "librsvg2-bin").status, 0);
+  EXPECT_EQ(run_child({"rsvg-convert", path}, "", "librsvg2-bin", kPatience).status, 0);
   EXPECT_THAT(svg, Not(HasSubstr("<title>Gnuplot")));
   EXPECT_THAT(svg, HasSubstr("DejaVu Sans, Verdana, sans-serif"));
   const std::vector<SvgBox> texts = svg_texts(svg);
@@ -158,6 +158,105 @@ TEST(Plot, MapOfLinksCountsAllLinksOf256Devices) {
   const std::string svg = slurp(scratch.file("p/r-links.svg"));
   EXPECT_THAT(svg, HasSubstr("nvlink: 512 links"));
   EXPECT_THAT(svg, HasSubstr("network: 512 links"));
+}
+
+/// The number in front of `what`.
+int64_t number_before(const std::string& svg, const std::string& what) {
+  const auto at = svg.find(what);
+  if (at == std::string::npos) return 0;
+  const auto from = svg.rfind(' ', at - 1);
+  return std::stoll(svg.substr(from + 1, at - from - 1));
+}
+
+/// Where a collective crosses many links, those of the drawn node are all accounted for: network and cards.
+TEST(Plot, MapOfLinksColoursTheNetworkOfSplitModels) {
+  const Scratch scratch;
+  draw(scratch, "r",
+       {"--model", "gpt3-13b", "--system", "mi300x-8x", "--set", "nodes=8", "--devices", "64", "--precision",
+        "bf16", "--batch", "1", "--scheme", "hybrid:tensor=4,sequence=on,sharding=3,microbatches=8"},
+       "links");
+  const std::string svg = slurp(scratch.file("p/r-links.svg"));
+  EXPECT_THAT(svg, HasSubstr("network: 16 links")) << "8 ports of a node, each way";
+  EXPECT_THAT(svg, HasSubstr("pcie: 32 links")) << "8 cards and 8 ports, each way";
+}
+
+TEST(Plot, MapOfLinksTellsKindsOfNodesApart) {
+  const Scratch scratch;
+  const std::vector<std::string> place = {"--model", "resnet50", "--system",  "v100-p100-pcie-16x",
+                                          "--place", "0,1,2,3",  "--devices", "8"};
+  draw(scratch, "r", place, "links");
+  const std::string svg = slurp(scratch.file("p/r-links.svg"));
+  expect_sound(scratch.file("p/r-links.svg"));
+  EXPECT_THAT(svg, HasSubstr("network: 4 links")) << "a port of each node, each way";
+  EXPECT_THAT(svg, HasSubstr("pcie: 28 links")) << "4 cards, 2 switches and a port of each node, each way";
+  EXPECT_THAT(svg, HasSubstr("a node of each kind is drawn"));
+  // Of many nodes, kind by kind.
+  draw(scratch, "many",
+       {"--model", "resnet50", "--system", "v100-p100-pcie-16x", "--set", "nodes=16", "--set",
+        "node_kinds.p100.nodes=8", "--devices", "128"},
+       "links");
+  const std::string many = slurp(scratch.file("p/many-links.svg"));
+  EXPECT_GE(number_before(many, " links, mean"), 16);
+  EXPECT_THAT(many, HasSubstr("pcie: "));
+}
+
+TEST(Plot, TimelineNamesRecomputationAndOuterStepsAsWhatTheyAre) {
+  const Scratch scratch;
+  const auto timeline = [&](const std::string& name, std::vector<std::string> question) {
+    draw(scratch, name, std::move(question), "timeline");
+    expect_sound(scratch.file("p/" + name + "-timeline.svg"));
+    return slurp(scratch.file("p/" + name + "-timeline.svg"));
+  };
+  const std::string again =
+      timeline("again", {"--model", "llama2-7b", "--system", "p4d.24xlarge", "--set", "nodes=4", "--devices",
+                         "32", "--scheme", "pytorch-fsdp", "--batch", "1", "--precision", "bf16",
+                         "--optimizer", "adamw", "--recompute", "blocks"});
+  EXPECT_THAT(again, HasSubstr(">recomputation<"));
+  EXPECT_THAT(again, Not(HasSubstr(">server<")));
+  EXPECT_THAT(again, HasSubstr(">1,000<")) << "thousands with commas";
+  const std::string outer = timeline("outer", {"--model", "resnet50", "--system", "dgx1-v100", "--devices",
+                                               "8", "--scheme", "diloco:every=2"});
+  EXPECT_THAT(outer, HasSubstr(">averaging, outer step<"));
+  EXPECT_THAT(outer, Not(HasSubstr(">server<")));
+  const std::string server = timeline("server", {"--model", "resnet50", "--system", "dgx1-v100", "--devices",
+                                                 "2", "--scheme", "parameter-server:mode=async"});
+  EXPECT_THAT(server, HasSubstr(">server<"));
+  EXPECT_THAT(server, Not(HasSubstr("host</text>"))) << "waiting for answers is no work";
+}
+
+/// Of unlike workers one that the others wait for is drawn, and not only those that wait.
+TEST(Plot, TimelineShowsWhomTheOthersWaitFor) {
+  const Scratch scratch;
+  draw(scratch, "r",
+       {"--model", "resnet50", "--system", "v100-p100-pcie-16x", "--place", "0,1,2,3", "--devices", "8"},
+       "timeline");
+  const std::string svg = slurp(scratch.file("p/r-timeline.svg"));
+  EXPECT_THAT(svg, ::testing::ContainsRegex(">workers 0, 1, [4-7] of 8<"));
+}
+
+TEST(Plot, LegendsSayWhatWasAskedDifferently) {
+  const Scratch scratch;
+  const std::vector<std::vector<std::string>> asked = {
+      {"--scheme", "parameter-server:mode=async"},
+      {"--scheme", "parameter-server:mode=ssp"},
+      {"--scheme", "parameter-server:mode=softsync,n=2"},
+      {"--scheme", "parameter-server:mode=async", "--optimizer", "sgd"},
+      {"--scheme", "parameter-server:mode=async", "--set", "device=a100-sxm-40gb"}};
+  std::vector<std::string> plot = {"plot", "--kind", "breakdown", "--out", scratch.file("p")};
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const std::string file = scratch.file("r" + std::to_string(i) + ".json");
+    std::vector<std::string> question = {"predict",   "--model",   "lenet5", "--system",
+                                         "dgx1-v100", "--devices", "2",      "--format",
+                                         "json",      "--quiet",   "--out",  file};
+    question.insert(question.end(), asked[i].begin(), asked[i].end());
+    const ChildResult r = tool(question);
+    ASSERT_EQ(r.status, 0) << r.err;
+    plot.insert(plot.begin() + 1, file);
+  }
+  ASSERT_EQ(tool(plot).status, 0);
+  const std::string svg = slurp(scratch.file("p/r4-breakdown.svg"));
+  expect_sound(scratch.file("p/r4-breakdown.svg"));
+  for (const char* word : {"mode=ssp", "mode=softsync", "sgd", "device="}) EXPECT_THAT(svg, HasSubstr(word));
 }
 
 TEST(Plot, BreakdownIsGroupedAndNamesOnlyWhatIsThere) {

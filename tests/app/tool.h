@@ -3,6 +3,7 @@
 // Runs the built program as a user does.
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -13,14 +14,17 @@
 
 namespace tandem::tests {
 
+/// For children that hang: others may load the machine as much as they like.
+constexpr std::chrono::hours kPatience{1};
+
 inline ChildResult tool(std::vector<std::string> words, const std::string& input = "") {
   words.insert(words.begin(), TANDEM_BINARY);
-  return run_child(words, input, "");
+  return run_child(words, input, "", kPatience);
 }
 
 /// Through sh, for redirections; `$0` of the script is the program.
 inline ChildResult shell(const std::string& script) {
-  return run_child({"sh", "-c", script, TANDEM_BINARY}, "", "");
+  return run_child({"sh", "-c", script, TANDEM_BINARY}, "", "", kPatience);
 }
 
 /// A folder of its own that vanishes with it.

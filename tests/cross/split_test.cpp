@@ -244,6 +244,8 @@ TEST_P(Splits, TrainAlikeOverLinks) {
   e.rate_limit = RateLimit{{1e9}, Time::from_seconds(20e-6)};
   const ExecutionResult far = execute(e, {false, false, true});
   expect_close(far.parameters, near.parameters);
+  EXPECT_EQ(near.sent_between_nodes > 0, s.nodes > 1) << "with a rate limit or without";
+  EXPECT_GT(far.sent_between_nodes, 0);
 }
 
 /// Gradients that are integers add up exactly, whatever the split and the order.

@@ -101,6 +101,7 @@ void expect_exact_sums(const Setting& s, const Backend& backend, bool linked) {
   e.integer_gradients = e.poison = true;
   const ExecutionResult r = execute(e, {false, false, true});
   const Program p = make_program(e);
+  if (e.cluster.nodes > 1) EXPECT_GT(r.sent_between_nodes, 0) << "over TCP, whatever the scheme";
   ASSERT_EQ(static_cast<int64_t>(r.parameters.size()), model().parameter_elements());
   EXPECT_EQ(std::accumulate(r.worker_iterations.begin(), r.worker_iterations.end(), 0),
             kIterations * p.micro_batches * s.cluster.devices);

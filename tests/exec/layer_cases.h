@@ -213,7 +213,7 @@ inline std::vector<LayerCase> layer_cases() {
       {"leaky-relu", kImage,
        R"({"type":"leaky-relu","slope":0.3},{"type":"dropout","p":0},{"type":"clip","low":-0.2,"high":2})"});
   for (const char* type : {"relu", "relu6", "leaky-relu", "clip", "sigmoid", "tanh", "gelu", "swish",
-                           "softplus", "hard-sigmoid", "hard-swish", "dropout"})
+                           "softplus", "hard-sigmoid", "hard-swish", "relu2", "dropout"})
     out.push_back({type, kImage, R"({"type":")" + std::string(type) + R"("})"});
   return out;
 }

@@ -28,6 +28,7 @@ TEST(Reference, FunctionsOfOneElement) {
       {R"("swish")", [](double x) { return x * sigmoid(x); }},
       {R"("softplus")", [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }},
       {R"("hard-sigmoid")", [](double x) { return std::clamp(x + 3, 0.0, 6.0) / 6; }},
+      {R"("relu2")", [](double x) { return x > 0 ? x * x : 0; }},
       {R"("hard-swish")", [](double x) { return x * std::clamp(x + 3, 0.0, 6.0) / 6; }}};
   for (const auto& [type, f] : functions) {
     for (const float scale : {1.0F, 10.0F, 300.0F}) {

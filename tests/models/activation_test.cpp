@@ -27,15 +27,14 @@ TEST_P(Activation, PassesOverTheTensorAndKeepsWhatItsGradientNeeds) {
   EXPECT_EQ(l.keeps_input, GetParam().keeps_input);
   EXPECT_EQ(l.keeps_output, GetParam().keeps_output);
 }
-INSTANTIATE_TEST_SUITE_P(All, Activation,
-                         testing::Values(Case{"relu", true, false, true}, Case{"relu6", true, false, true},
-                                         Case{"leaky-relu", true, false, true},
-                                         Case{"clip", true, false, true}, Case{"sigmoid", false, false, true},
-                                         Case{"tanh", false, false, true}, Case{"gelu", false, true, false},
-                                         Case{"swish", false, true, false},
-                                         Case{"softplus", false, true, false},
-                                         Case{"hard-sigmoid", false, true, false},
-                                         Case{"hard-swish", false, true, false}));
+INSTANTIATE_TEST_SUITE_P(
+    All, Activation,
+    testing::Values(Case{"relu", true, false, true}, Case{"relu6", true, false, true},
+                    Case{"leaky-relu", true, false, true}, Case{"clip", true, false, true},
+                    Case{"sigmoid", false, false, true}, Case{"tanh", false, false, true},
+                    Case{"gelu", false, true, false}, Case{"swish", false, true, false},
+                    Case{"softplus", false, true, false}, Case{"hard-sigmoid", false, true, false},
+                    Case{"hard-swish", false, true, false}, Case{"relu2", false, true, false}));
 
 TEST(Dropout, KeepsAMaskOfOneByteAnElement) {
   const Lowered l = lower_one("dropout", {{10, 10}}, R"({"p": 0.1})", 4);

@@ -49,6 +49,45 @@ TEST(Optimizer, UpdateReadsGradientParameterAndStateAndWritesBack) {
   }
 }
 
+/// Five steps of X X^T, of its square, and of that times X, of whichever side is shorter.
+TEST(Optimizer, MuonOrthogonalisesHiddenMatrices) {
+  const Optimizer& muon = optimizer("muon");
+  EXPECT_EQ(muon.state_words(6000, 60, true), 6000);
+  EXPECT_EQ(muon.state_words(6000, 60, false), 12000) << "an embedding, as AdamW";
+  EXPECT_EQ(muon.device_state(6000, 60, 4, true), 6000);
+  EXPECT_FALSE(muon.executed());
+  for (const auto& [inner, columns] : {std::pair{64, 256}, {256, 64}}) {
+    Parameter p{"weight", 3 * 64 * 256};
+    p.hidden = 3;
+    p.inner = inner;
+    const std::vector<Kernel> kernels = update_kernels(muon, p);
+    int64_t products = 0;
+    for (const Kernel& k : kernels) products += k.kind == KernelKind::gemm ? k.flops.n * k.repeat : 0;
+    EXPECT_EQ(products, int64_t{3} * 5 * (4 * 64 * 64 * 256 + 2 * 64 * 64 * 64)) << columns;
+    EXPECT_EQ(kernels[0].kind, KernelKind::optimizer);
+    const Kernel half = part_of_update(kernels[1], p.elements / 2, p.elements);
+    EXPECT_EQ(half.flops.n, kernels[1].flops.n / 2);
+    EXPECT_EQ(half.shape[1], 32);
+  }
+  EXPECT_EQ(update_kernels(muon, Parameter{"bias", 64}).size(), 1U);
+}
+
+TEST(Optimizer, HiddenMatricesAreNeitherWordsNorLogits) {
+  const auto hidden = [](const char* model) {
+    int64_t out = 0;
+    for (const Layer& l : Graph::load(model).layers()) {
+      for (const Parameter& p : l.parameters) {
+        if (p.hidden > 0) EXPECT_EQ(p.elements % (p.hidden * p.inner), 0) << l.name << " " << p.name;
+        out += p.hidden > 0 ? p.elements : 0;
+      }
+    }
+    return out;
+  };
+  EXPECT_EQ(hidden("gpt2"), int64_t{12} * 12 * 768 * 768);
+  EXPECT_EQ(hidden("llama2-7b"), int64_t{32} * (4 * 4096 * 4096 + 3 * 4096 * 11008)) << "its head makes logits";
+  EXPECT_EQ(hidden("resnet50"), 0) << "filters, and a classifier";
+}
+
 TEST(Optimizer, NoneKeepsNothingAndAloneUpdatesNothing) {
   EXPECT_EQ(optimizer("none").state, 0);
   for (const Optimizer& o : optimizers()) EXPECT_EQ(o.updates(), o.name != "none");

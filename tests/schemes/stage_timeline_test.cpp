@@ -56,6 +56,23 @@ TEST(StageTimeline, APassIsOneEntry) {
   }));
 }
 
+/// The last stage's update of a weight that the first one has too waits for that one's gradient.
+TEST(StageTimeline, UpdatesThatWaitAreNotOneEntry) {
+  const Program p = timed("hybrid:pipeline=2,microbatches=2", {2, 1, 2});
+  std::vector<Span> spans = spans_of(p, 1);
+  std::vector<Span*> updates;
+  for (Span& s : spans) {
+    const Op& op = p.roles[s.role].ops[s.op];
+    if (s.role == 1 && op.kind == OpKind::compute && p.tasks[op.what].pass == Pass::update)
+      updates.push_back(&s);
+  }
+  ASSERT_GT(updates.size(), 2U);
+  updates.back()->start.ps += 1'000'000'000'000;
+  updates.back()->end.ps += 1'000'000'000'000;
+  EXPECT_EQ(computed(stage_timeline(p, spans, 1000), "stage 1").at("updates"), 2);
+  EXPECT_EQ(computed(stage_timeline(p, spans, 1000), "stage 0").at("updates"), 1);
+}
+
 TEST(StageTimeline, NamesPartsAndHalvesOfBackward) {
   const Program parts = timed("pipeline:microbatches=4,schedule=interleaved,chunks=2", {2, 1, 2});
   EXPECT_TRUE(computed(stage_timeline(parts, spans_of(parts, 1), 1000), "stage 1")

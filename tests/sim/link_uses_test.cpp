@@ -15,6 +15,11 @@ TEST(LinkUses, GroupsWhatStandsAtOnePlace) {
   EXPECT_EQ(link_group("leaf1>spine1-14"), "leaf*>spine*-*");
   EXPECT_EQ(link_group("node3>node4"), "node*>node*");
   EXPECT_EQ(link_group("node0 decoding cores"), "node* decoding cores");
+  const std::vector<KindOfNode> kinds = {{"", 0, 8}, {"p100", 8, 8}};
+  EXPECT_EQ(link_group("node12/gpu0>plx3", kinds), "node8*/gpu0>plx3");
+  EXPECT_EQ(link_group("node7/port7>leaf12", kinds), "node0*/port7>leaf*");
+  EXPECT_EQ(link_group("leaf1>spine1-14", kinds), "leaf*>spine*-*");
+  EXPECT_EQ(link_group("node9 decoding cores", kinds), "node8* decoding cores");
 }
 
 TEST(LinkUses, CountsEveryLinkAndByte) {

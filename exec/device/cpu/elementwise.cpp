@@ -58,6 +58,8 @@ Prepared unary(const Call& c, int) {
       return map(n, [](float x) { return std::min(std::max(x + 3, 0.0F), 6.0F) * (1 / 6.0F); });
     case Unary::hard_swish:
       return map(n, [](float x) { return x * std::min(std::max(x + 3, 0.0F), 6.0F) * (1 / 6.0F); });
+    case Unary::relu2:
+      return map(n, [](float x) { return x > 0 ? x * x : 0; });
     default:  // softplus; for large x the exponential would overflow
       return map(n, [](float x) { return std::max(x, 0.0F) + std::log(1 + fast_exp(-std::abs(x))); });
   }
@@ -93,6 +95,8 @@ Prepared unary_backward(const Call& c, int) {
       return map_gradient(n, [](float x) { return x > -3 && x < 3 ? 1 / 6.0F : 0.0F; });
     case Unary::hard_swish:
       return map_gradient(n, [](float x) { return x <= -3 ? 0.0F : x < 3 ? x / 3 + 0.5F : 1.0F; });
+    case Unary::relu2:
+      return map_gradient(n, [](float x) { return x > 0 ? 2 * x : 0; });
     default:
       return map_gradient(n, fast_sigmoid);
   }

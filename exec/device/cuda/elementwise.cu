@@ -62,6 +62,10 @@ struct HardSwish {
   __device__ float forward(float x) const { return x * fminf(fmaxf(x + 3, 0.0F), 6.0F) * (1 / 6.0F); }
   __device__ float slope(float x) const { return x <= -3 ? 0.0F : x < 3 ? x / 3 + 0.5F : 1.0F; }
 };
+struct Relu2 {
+  __device__ float forward(float x) const { return x > 0 ? x * x : 0.0F; }
+  __device__ float slope(float x) const { return x > 0 ? 2 * x : 0.0F; }
+};
 struct Softplus {  // for large x the exponential would overflow
   __device__ float forward(float x) const { return fmaxf(x, 0.0F) + log1pf(expf(-fabsf(x))); }
   __device__ float slope(float x) const { return sigmoid(x); }
@@ -103,6 +107,8 @@ Prepared with_activation(const Call& c, const Use& use) {
       return use(HardSigmoid{});
     case Unary::hard_swish:
       return use(HardSwish{});
+    case Unary::relu2:
+      return use(Relu2{});
     default:
       return use(Softplus{});
   }

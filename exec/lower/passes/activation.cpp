@@ -57,6 +57,7 @@ void register_activation(Registry<LayerExecution>& registry) {
   registry.add({"softplus", "gradient from the input", unary<Unary::softplus>});
   registry.add({"hard-sigmoid", "gradient from the input", unary<Unary::hard_sigmoid>});
   registry.add({"hard-swish", "gradient from the input", unary<Unary::hard_swish>});
+  registry.add({"relu2", "gradient from the input", unary<Unary::relu2>});
   registry.add({"dropout", "masks drawn by counter from (seed, worker, iteration, layer, element)", dropout});
 }
 
