@@ -86,7 +86,8 @@ void take_models(Machine& machine, const LinkTests& tests) {
   }
 }
 
-std::string described(const Arguments& arguments, std::vector<Machine> machines, const LinkTests* tests) {
+std::string described(const Arguments& arguments, std::vector<Machine> machines, const LinkTests* tests,
+                      std::vector<std::string>& notes) {
   ImportChoices choices{.name = arguments.text("name", ""),
                         .device = arguments.text("device", ""),
                         .cpu = arguments.text("cpu", ""),
@@ -96,9 +97,9 @@ std::string described(const Arguments& arguments, std::vector<Machine> machines,
   if (arguments.has("nic")) choices.nic = arguments.value("nic", "", parse_bandwidth);
   Machine machine = merge(std::move(machines));
   if (tests != nullptr) take_models(machine, *tests);
-  std::vector<std::string> notes = machine.notes;
-  std::string text = system_text(machine, choices, notes);
-  for (const std::string& remark : notes) note(arguments, remark);
+  std::vector<std::string> own = machine.notes;
+  std::string text = system_text(machine, choices, own);
+  notes.insert(notes.end(), own.begin(), own.end());
   return text;
 }
 
@@ -140,21 +141,21 @@ int import_machine(const Arguments& arguments, const std::vector<ImportFile>& fi
   if (dumps && named)
     throw UsageError("--system names the machine, and so do the other files: give one of them");
   if (!sources.empty() && (dumps || named)) order_by_bus(tests, notes);
-  for (const std::string& remark : notes) note(arguments, remark);
   std::string text;
-  if (dumps) text = described(arguments, std::move(machines), sources.empty() ? nullptr : &tests);
-  if (sources.empty()) {
-    read_back(arguments, text);
-  } else if (dumps) {
-    const Json document = read_back(arguments, text);
-    text = calibrated(arguments, tests, sources, document, document.at("name").as_text());
+  Json document;
+  if (dumps) {
+    text = described(arguments, std::move(machines), sources.empty() ? nullptr : &tests, notes);
+    document = read_back(arguments, text);
   } else if (named) {
-    const Json document = System::document(arguments.text("system", ""), {}, option_place("system"));
-    text = calibrated(arguments, tests, sources, document,
-                      arguments.text("name", document.text("name", "") + "-measured"));
+    document = System::document(arguments.text("system", ""), {}, option_place("system"));
   } else {
     text = link_tests_json(tests);
   }
+  for (const std::string& remark : notes) note(arguments, remark);
+  if (!sources.empty() && (dumps || named))
+    text = calibrated(arguments, tests, sources, document,
+                      dumps ? document.at("name").as_text()
+                            : arguments.text("name", document.text("name", "") + "-measured"));
   put_result(arguments, text);
   return 0;
 }

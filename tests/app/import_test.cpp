@@ -144,7 +144,10 @@ TEST(Import, ADeviceOfOnesOwnIsFoundFromWhereTheSystemLies) {
   const std::string p2p = scratch.write("p2p.txt", kMeasured), measured = scratch.file("measured.json");
   ASSERT_EQ(tool({"import", "p2p", p2p, "--system", box, "--out", measured}).status, 0);
   EXPECT_EQ(System::load(measured).device(0).name, "l20");
-  EXPECT_EQ(tool({"show", "system", "workstation-2x", "--swap", "device=" + card}).status, 0);
+  EXPECT_EQ(tool({"predict", "--model", "lenet5", "--system", "workstation-2x", "--devices", "1", "--swap",
+                  "device=" + card})
+                .status,
+            0);
 }
 
 TEST(Import, FilesOfTheWrongKindAreRefused) {
