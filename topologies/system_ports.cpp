@@ -58,11 +58,12 @@ std::vector<std::vector<uint32_t>> SystemReader::bundles() const {
   return out;
 }
 
-/// The first NIC of a bundle carries what all do: its own links, where no other shares them, are as many
-/// times as wide.
+/// The first NIC of a bundle carries what all do, and their names ("nic0+nic1"): its own links, where no
+/// other shares them, are as many times as wide.
 void SystemReader::join_ports(const std::vector<std::vector<uint32_t>>& bundles) {
   std::vector<uint32_t> heads;
   std::set<uint32_t> widened;  // the first direction of each link
+  std::vector<std::pair<uint32_t, std::string>> names;
   for (std::size_t i = 0; i < bundles.size(); ++i) {
     const uint32_t device = kind().accelerators[i];
     const auto links = [&](uint32_t port) {
@@ -73,9 +74,12 @@ void SystemReader::join_ports(const std::vector<std::vector<uint32_t>>& bundles)
       return out;
     };
     std::set<uint32_t> own = links(bundles[i][0]);
+    std::string name = node().vertices[bundles[i][0]].name;
     for (uint32_t k = 1; k < bonded_; ++k) {
       for (const uint32_t l : links(bundles[i][k])) own.erase(l);
+      name += "+" + node().vertices[bundles[i][k]].name;
     }
+    names.emplace_back(bundles[i][0], name);
     widened.merge(own);
     heads.push_back(bundles[i][0]);
   }
@@ -83,6 +87,7 @@ void SystemReader::join_ports(const std::vector<std::vector<uint32_t>>& bundles)
     node().links[l].lanes *= static_cast<int>(bonded_);
     node().links[l ^ 1].lanes *= static_cast<int>(bonded_);
   }
+  for (auto& [head, name] : names) node().vertices[head].name = std::move(name);
   kind().ports = std::move(heads);
   node().finish();
 }

@@ -13,6 +13,7 @@
 #include "calibration/logs/link_fit.h"
 #include "sim/cost/libraries.h"
 #include "topologies/device_paths.h"
+#include "topologies/import/hardware.h"
 #include "topologies/import/importer.h"
 
 namespace tandem::app {
@@ -45,10 +46,28 @@ JsonWriter plain(const Json& json) {
   return out;
 }
 
+/// Devices that the measurement calls otherwise than the system; in the order of their buses.
+void name_other_models(const LinkTests& tests, const System& system, std::vector<std::string>& notes) {
+  std::string list;
+  const std::size_t count = std::min(tests.devices.size(), system.accelerators().size());
+  for (std::size_t i = 0; i < count; ++i) {
+    bool sure = false;
+    Machine::Gpu gpu;
+    gpu.model = tests.devices[i];
+    const std::string measured = gpu_model(gpu, Joined::cards, sure);
+    const VertexId here = system.accelerator(static_cast<int64_t>(i));
+    if (measured.empty() || measured == system.device(here).name) continue;
+    list += fmt::format("{}{} is a {}, here {}", list.empty() ? "" : ", ", system.info(here).name, measured,
+                        system.device(here).name);
+  }
+  if (!list.empty()) notes.push_back(fmt::format("by the measurement {}", list));
+}
+
 /// A system's file, as it counts from the current folder, with its links at what was measured.
 std::string calibrated(const Arguments& arguments, const LinkTests& tests, const std::string& sources,
                        Json document, const std::string& name) {
   std::vector<std::string> notes;
+  name_other_models(tests, System::from_json(document), notes);
   FittedLinks fitted = fit_links(tests, std::move(document), notes);
   for (const LinkFit& fit : fitted.fits) {
     const auto written = [&](double v) {
@@ -86,19 +105,21 @@ void take_models(Machine& machine, const LinkTests& tests) {
   }
 }
 
-std::string described(const Arguments& arguments, std::vector<Machine> machines, const LinkTests* tests) {
-  ImportChoices choices{.name = arguments.text("name", ""),
-                        .device = arguments.text("device", ""),
-                        .cpu = arguments.text("cpu", ""),
-                        .library = arguments.text("library", ""),
-                        .folder = result_folder(arguments),
-                        .nic = {}};
+std::string described(const Arguments& arguments, std::vector<Machine> machines, const LinkTests* tests,
+                      std::vector<std::string>& notes) {
+  ImportChoices choices{
+      .name = arguments.text("name", std::filesystem::path(arguments.text("out", "")).stem().string()),
+      .device = arguments.text("device", ""),
+      .cpu = arguments.text("cpu", ""),
+      .library = arguments.text("library", ""),
+      .folder = result_folder(arguments),
+      .nic = {}};
   if (arguments.has("nic")) choices.nic = arguments.value("nic", "", parse_bandwidth);
   Machine machine = merge(std::move(machines));
   if (tests != nullptr) take_models(machine, *tests);
-  std::vector<std::string> notes = machine.notes;
-  std::string text = system_text(machine, choices, notes);
-  for (const std::string& remark : notes) note(arguments, remark);
+  std::vector<std::string> own = machine.notes;
+  std::string text = system_text(machine, choices, own);
+  notes.insert(notes.end(), own.begin(), own.end());
   return text;
 }
 
@@ -140,34 +161,35 @@ int import_machine(const Arguments& arguments, const std::vector<ImportFile>& fi
   if (dumps && named)
     throw UsageError("--system names the machine, and so do the other files: give one of them");
   if (!sources.empty() && (dumps || named)) order_by_bus(tests, notes);
-  for (const std::string& remark : notes) note(arguments, remark);
   std::string text;
-  if (dumps) text = described(arguments, std::move(machines), sources.empty() ? nullptr : &tests);
-  if (sources.empty()) {
-    read_back(arguments, text);
-  } else if (dumps) {
-    const Json document = read_back(arguments, text);
-    text = calibrated(arguments, tests, sources, document, document.at("name").as_text());
+  Json document;
+  if (dumps) {
+    text = described(arguments, std::move(machines), sources.empty() ? nullptr : &tests, notes);
+    document = read_back(arguments, text);
   } else if (named) {
-    const Json document = System::document(arguments.text("system", ""), {}, option_place("system"));
-    text = calibrated(arguments, tests, sources, document,
-                      arguments.text("name", document.text("name", "") + "-measured"));
+    document = System::document(arguments.text("system", ""), {}, option_place("system"));
   } else {
     text = link_tests_json(tests);
   }
+  for (const std::string& remark : notes) note(arguments, remark);
+  if (!sources.empty() && (dumps || named))
+    text = calibrated(arguments, tests, sources, document,
+                      dumps ? document.at("name").as_text()
+                            : arguments.text("name", document.text("name", "") + "-measured"));
   put_result(arguments, text);
   return 0;
 }
 
 void register_p2p(Registry<ImportKind>& registry) {
-  registry.add({"p2p",
-                "p2pBandwidthLatencyTest, bandwidthTest, nvbandwidth: measured links; with --system or "
-                "beside a dump of the "
-                "machine, its file set to them",
-                looks_like_link_tests,
-                import_machine,
-                {{"system", "NAME|FILE", "write this system's file with its links at what was measured"},
-                 {"name", "TEXT", "what to call the system (default: imported)"}}});
+  registry.add(
+      {"p2p",
+       "p2pBandwidthLatencyTest, bandwidthTest, nvbandwidth: measured links; with --system or "
+       "beside a dump of the "
+       "machine, its file set to them",
+       looks_like_link_tests,
+       import_machine,
+       {{"system", "NAME|FILE", "write this system's file with its links at what was measured"},
+        {"name", "TEXT", "what to call the system (default: as the file of --out, else imported)"}}});
 }
 
 }  // namespace tandem::app

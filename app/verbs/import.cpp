@@ -117,6 +117,7 @@ const std::string& import_details() {
            "  tandem import nccl-xml topo.xml --out box.json && tandem predict --system box.json --model "
            "resnet50\n"
            "  tandem import topo.txt topo.xml lstopo.xml --out box.json\n"
+           "  tandem import topo.txt p2p.txt --device rtx-4090,rtx-4090,rtx-a6000 --out box.json\n"
            "  tandem import hf-config config.json --out model.json";
   }();
   return text;

@@ -124,6 +124,9 @@ TEST(Import, AMatrixAndMeasuredLinksOfOneMachineJoin) {
     EXPECT_THAT(result.out, HasSubstr("links measured: "));
     EXPECT_THAT(result.err, HasSubstr("gpu0 and on are its devices 1,0,2"));
   }
+  const ChildResult other = tool({"import", topo, p2p, "--device", "rtx-4090,rtx-5090,rtx-a6000"});
+  EXPECT_THAT(other.err,
+              HasSubstr("by the measurement gpu0 is a rtx-5090, here rtx-4090, gpu1 is a rtx-4090"));
   expect_refusal(tool({"import", topo, p2p, "--system", "workstation-2x"}), kUsage,
                  "--system names the machine");
 }
@@ -138,13 +141,17 @@ TEST(Import, ADeviceOfOnesOwnIsFoundFromWhereTheSystemLies) {
   ASSERT_EQ(written.status, 0) << written.err;
   EXPECT_THAT(slurp(box), HasSubstr("\"my-card.json\""));
   EXPECT_EQ(System::load(box).device(0).name, "l20");
+  EXPECT_EQ(System::load(box).name(), "box");
   const ChildResult shown = tool({"import", topo, "--device", card});  // to stdout: it may lie anywhere
   ASSERT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("\"" + card + "\""));
   const std::string p2p = scratch.write("p2p.txt", kMeasured), measured = scratch.file("measured.json");
   ASSERT_EQ(tool({"import", "p2p", p2p, "--system", box, "--out", measured}).status, 0);
   EXPECT_EQ(System::load(measured).device(0).name, "l20");
-  EXPECT_EQ(tool({"show", "system", "workstation-2x", "--swap", "device=" + card}).status, 0);
+  EXPECT_EQ(tool({"predict", "--model", "lenet5", "--system", "workstation-2x", "--devices", "1", "--swap",
+                  "device=" + card})
+                .status,
+            0);
 }
 
 TEST(Import, FilesOfTheWrongKindAreRefused) {

@@ -90,6 +90,29 @@ TEST(Device, RefusesBadFiles) {
   EXPECT_NE(message(changed("80}", "0}")).find("device.json:2:"), std::string::npos);
 }
 
+TEST(Device, NewerAndGreaterOfASeriesAreNoWeaker) {
+  const std::vector<std::vector<std::string>> series = {
+      {"rtx-3050", "rtx-3060", "rtx-3060-ti", "rtx-3070", "rtx-3070-ti", "rtx-3080", "rtx-3080-12gb",
+       "rtx-3080-ti", "rtx-3090", "rtx-3090-ti"},
+      {"rtx-4060", "rtx-4060-ti", "rtx-4070", "rtx-4070-super", "rtx-4070-ti", "rtx-4070-ti-super",
+       "rtx-4080", "rtx-4080-super", "rtx-4090", "rtx-5090"},
+      {"rtx-5060", "rtx-5060-ti", "rtx-5070", "rtx-5070-ti", "rtx-5080", "rtx-5090"},
+      {"rtx-4060", "rtx-5060"},
+      {"rtx-4070", "rtx-5070"},
+      {"rtx-4080", "rtx-5080"},
+      {"mi300x", "mi325x", "mi350x", "mi355x"},
+      {"tpu-v3", "tpu-v4", "tpu-v6e"}};
+  for (const auto& names : series) {
+    for (std::size_t i = 1; i < names.size(); ++i) {
+      const Device less = Device::load(names[i - 1]), more = Device::load(names[i]);
+      EXPECT_GE(more.peak_at(Precision::bf16).flops_per_second,
+                less.peak_at(Precision::bf16).flops_per_second)
+          << names[i];
+      EXPECT_GE(more.memory_bandwidth.bytes_per_second, less.memory_bandwidth.bytes_per_second) << names[i];
+    }
+  }
+}
+
 TEST(Device, UnknownNameSaysTheNearest) {
   try {
     Device::load("gtx-1080-it");

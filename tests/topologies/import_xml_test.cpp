@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "topologies/import/hardware.h"
 #include "topologies/import/importer.h"
 #include "topologies/system.h"
 
@@ -223,6 +224,27 @@ TEST(NcclXml, ACardAsleepHasItsOwnGeneration) {
   EXPECT_EQ(slot_of(m, m.gpus[0]).link.gigatransfers, 0);
   EXPECT_EQ(slot_of(m, m.gpus[0]).link.lanes, 16);
   EXPECT_THAT(all_notes(m), HasSubstr("as of a card asleep"));
+}
+
+TEST(GpuModels, AreToldByTheirNamesAndNoLongerOnes) {
+  const auto model = [](const std::string& marketing, const std::string& id = "") {
+    bool sure = false;
+    return gpu_model({.pci_id = id, .model = marketing}, Joined::cards, sure);
+  };
+  EXPECT_EQ(model("NVIDIA GeForce RTX 4070 Ti SUPER"), "rtx-4070-ti-super");
+  EXPECT_EQ(model("NVIDIA GeForce RTX 4070 Ti"), "rtx-4070-ti");
+  EXPECT_EQ(model("NVIDIA GeForce RTX 4070"), "rtx-4070");
+  EXPECT_EQ(model("NVIDIA GeForce RTX 4070 Laptop GPU"), "");
+  EXPECT_EQ(model("NVIDIA GeForce RTX 3080 Ti Laptop GPU"), "rtx-3080-ti-laptop");
+  EXPECT_EQ(model("NVIDIA H20"), "h20");
+  EXPECT_EQ(model("NVIDIA H200"), "h200-sxm");
+  EXPECT_EQ(model("NVIDIA H200 NVL"), "");
+  EXPECT_EQ(model("NVIDIA GB10"), "gb10");
+  EXPECT_EQ(model("AMD Instinct MI355X"), "mi355x");
+  EXPECT_EQ(model("NVIDIA RTX PRO 6000 Blackwell Server Edition"), "rtx-pro-6000-server");
+  EXPECT_EQ(model("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"), "rtx-pro-6000-max-q");
+  EXPECT_EQ(model("", "1002:75a0"), "mi350x");
+  EXPECT_EQ(model("", "10de:2c02"), "rtx-5080");
 }
 
 TEST(HwlocXml, PackagesGpusNicsAndCablesToTheCpu) {

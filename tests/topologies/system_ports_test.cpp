@@ -57,6 +57,12 @@ TEST(Ports, ADeviceUsesAllThatAreItsOwn) {
   EXPECT_NEAR(across(box(4, 4)), 11.875, 1e-6);
 }
 
+TEST(Ports, TheyAreNamedTogether) {
+  const std::string shown = box(1, 2).to_json_text();
+  EXPECT_NE(shown.find("nic0+nic1"), std::string::npos) << shown;
+  EXPECT_EQ(box(2, 2).to_json_text().find("+nic"), std::string::npos);
+}
+
 TEST(Ports, SeveralDevicesShareWhatIsTooFew) {
   EXPECT_NEAR(across(box(4, 2)), 11.875, 1e-6);
   EXPECT_EQ(ports(box(4, 2)).size(), 4u) << "both NICs, both ways";

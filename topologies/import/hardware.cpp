@@ -62,7 +62,14 @@ std::string by_name(const std::string& marketing) {
   int longer_count = 0;
   for (const std::string& device : device_names()) {
     const std::string name = bare_model(device);
-    if (model.starts_with(name) && name.size() > length) best = device, length = name.size();
+    // "h200nvl" is no "h20", nor is "rtx4090laptopgpu" an "rtx4090".
+    const auto digit = [&](std::size_t i) {
+      return i < model.size() && std::isdigit(static_cast<unsigned char>(model[i])) != 0;
+    };
+    const bool cut = digit(name.size() - 1) && digit(name.size());
+    const bool laptop = model.find("laptop") != std::string::npos && name.find("laptop") == std::string::npos;
+    if (model.starts_with(name) && !cut && !laptop && name.size() > length)
+      best = device, length = name.size();
     if (name.starts_with(model)) longer = device, ++longer_count;
   }
   return longer_count == 1 && length < model.size() ? longer : best;
