@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "app/console/report_text.h"
 #include "base/error.h"
 #include "schemes/scheme.h"
 
@@ -21,7 +20,7 @@ constexpr std::string_view kSet = "set.", kOption = "scheme.";
 
 /// What differs between reports of one question for several numbers of devices.
 bool of_devices(std::string_view key) {
-  return key == "devices" || key == "batch_split" || key == "set.nodes";
+  return key == "devices" || key == "batch_split" || (key.starts_with(kSet) && key.ends_with("nodes"));
 }
 
 /// Told by labels of their own.
@@ -63,6 +62,22 @@ const Inputs& usual_options(const std::string& scheme) {
 
 }  // namespace
 
+std::string report_input(const Report& report, std::string_view key) {
+  for (const auto& [name, value] : report.inputs) {
+    if (name == key) return value;
+  }
+  return "";
+}
+
+std::string report_batch(const Report& report) {
+  const bool stages = std::any_of(report.memory_by_role.begin(), report.memory_by_role.end(),
+                                  [](const RoleMemory& m) { return m.role.rfind("stage ", 0) == 0; });
+  const bool micro = !report_input(report, "scheme.microbatches").empty() || stages;
+  const bool mean = !report_input(report, "batch_split").empty();
+  return fmt::format("{} sample{} per {}{}", report.batch_per_device, report.batch_per_device == 1 ? "" : "s",
+                     micro ? "micro-batch" : "device", mean ? " in the mean" : "");
+}
+
 std::string system_label(const Report& report) {
   std::string out = report_input(report, "system");
   bool first = true;
@@ -86,6 +101,11 @@ std::string scheme_label(const Report& report) {
     before = ',';
   }
   return out;
+}
+
+std::string report_title(const Report& report) {
+  return fmt::format("{} on {}, {}, {}, {}", report_input(report, "model"), system_label(report),
+                     scheme_label(report), report_input(report, "precision"), report_batch(report));
 }
 
 bool same_but_devices(const Report& a, const Report& b) {

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "app/console/goodput_text.h"
-#include "app/console/report_labels.h"
 #include "base/error.h"
 #include "models/graph.h"
 
@@ -75,27 +74,6 @@ std::string compute_words(const Report& r) {
 }
 
 }  // namespace
-
-std::string report_input(const Report& report, std::string_view key) {
-  for (const auto& [name, value] : report.inputs) {
-    if (name == key) return value;
-  }
-  return "";
-}
-
-std::string report_batch(const Report& report) {
-  const bool stages = std::any_of(report.memory_by_role.begin(), report.memory_by_role.end(),
-                                  [](const RoleMemory& m) { return m.role.rfind("stage ", 0) == 0; });
-  const bool micro = !report_input(report, "scheme.microbatches").empty() || stages;
-  const bool mean = !report_input(report, "batch_split").empty();
-  return fmt::format("{} sample{} per {}{}", report.batch_per_device, report.batch_per_device == 1 ? "" : "s",
-                     micro ? "micro-batch" : "device", mean ? " in the mean" : "");
-}
-
-std::string report_title(const Report& report) {
-  return fmt::format("{} on {}, {}, {}, {}", report_input(report, "model"), system_label(report),
-                     scheme_label(report), report_input(report, "precision"), report_batch(report));
-}
 
 std::string resource_words(const Report& r) {
   const std::string& path = r.bottleneck.resource;

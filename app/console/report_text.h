@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/console/report_labels.h"
 #include "app/console/table.h"
 #include "models/graph.h"
 #include "schemes/report.h"
@@ -59,15 +60,6 @@ std::string report_csv(const std::vector<Report>& reports);
 
 /// One row per pair; the model only where several are compared.
 Table compare_table(const std::vector<ReportPair>& pairs);
-
-/// "64 samples per device", of split models "... per micro-batch".
-std::string report_batch(const Report& report);
-
-/// "vgg16 on v100-pcie-8x, pytorch-ddp, fp32, 64 samples per device": who a report is about.
-std::string report_title(const Report& report);
-
-/// The value of one of Report::inputs, "" when absent.
-std::string report_input(const Report& report, std::string_view key);
 
 /// The bottleneck as people call it: "pcie bandwidth" for "links.pcie.bandwidth".
 std::string resource_words(const Report& report);

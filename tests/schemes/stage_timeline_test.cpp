@@ -66,7 +66,7 @@ TEST(StageTimeline, UpdatesThatWaitAreNotOneEntry) {
     if (s.role == 1 && op.kind == OpKind::compute && p.tasks[op.what].pass == Pass::update)
       updates.push_back(&s);
   }
-  ASSERT_GT(updates.size(), 2U);
+  ASSERT_GT(updates.size(), 1U);
   updates.back()->start.ps += 1'000'000'000'000;
   updates.back()->end.ps += 1'000'000'000'000;
   EXPECT_EQ(computed(stage_timeline(p, spans, 1000), "stage 1").at("updates"), 2);
