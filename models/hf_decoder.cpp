@@ -226,6 +226,7 @@ void Block::experts(const std::string& reads) {
                         {"feed", "=feed"}};
   if (!d_.gated) experts["gated"] = false;
   if (d_.expert_bias) experts["bias"] = true;
+  if (d_.expert_pairs > 0) experts["pairs"] = d_.expert_pairs == 1 ? "none" : "router";
   if (d_.router_scores) experts["score_bias"] = true;
   if (d_.sigmoid_scores) experts["sigmoid"] = true;
   if (!d_.normalized_scores) experts["normalized"] = false;

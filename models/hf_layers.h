@@ -25,6 +25,8 @@ struct Decoder {
   bool gated = true;  ///< feed-forward: activation(gate) x up
   /// One matrix in the library: query, key and value; gate and up. Adapters stand beside what it has.
   bool packed_qkv = false, packed_gate = false;
+  int64_t expert_pairs =
+      0;  ///< what PEFT gives pairs of experts: 0 them and their router, 1 nothing, 2 the router
   std::string activation = "silu";
   /// Attention and feed-forward both read the block's input: 1 after one norm, 2 after one each.
   int64_t parallel = 0;

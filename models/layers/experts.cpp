@@ -241,6 +241,7 @@ Routing routing_of(const LayerInput& in, const Shape& shape) {
   r.gated = in.attributes.boolean("gated", true);
   if (!r.gated && r.bias) in.attributes.fail("experts without a gate have no biases");
   r.limited = in.attributes.real("limit", 0, 0) > 0;
+  in.attributes.text("pairs", "all");  // with_adapter() asks
   r.rank = in.attributes.integer("adapter_rank", 0, 0);
   r.router_rank = in.attributes.integer("router_rank", 0, 0);
   if ((r.rank > 0 || r.router_rank > 0) && !in.frozen)
