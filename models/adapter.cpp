@@ -47,11 +47,13 @@ bool is_type(const Layer& layer, std::string_view type) {
   return layer.type != nullptr && layer.type->name == type;
 }
 
-/// Experts without biases lie in stacks that PEFT 0.21 gives pairs of matrices; those with biases (GPT-OSS)
-/// it leaves alone, their router too.
-bool takes_pairs(const Layer& layer) {
-  return is_type(layer, "experts") && !Attributes(layer.attributes).boolean("bias", false);
+/// Experts of most types lie in stacks that PEFT 0.21 gives pairs of matrices, and so their router. Of some
+/// it adapts the router alone ("pairs": "router"), of others, and of those with biases (GPT-OSS), nothing.
+std::string pairs_of(const Layer& layer) {
+  if (!is_type(layer, "experts") || Attributes(layer.attributes).boolean("bias", false)) return "none";
+  return Attributes(layer.attributes).text("pairs", "all");
 }
+bool takes_pairs(const Layer& layer) { return pairs_of(layer) == "all"; }
 
 bool is_packed(const Layer& layer) { return Attributes(layer.attributes).boolean("packed", false); }
 
@@ -190,12 +192,13 @@ class Adapted {
   uint32_t experts(Layer layer) {
     const bool experts = wanted_.selects_experts(std::string(last_part(layer.name))),
                router = wanted_.selects_router();
-    if ((experts || router) && takes_pairs(layer)) {
+    const std::string pairs = pairs_of(layer);
+    if ((experts && pairs == "all") || (router && pairs != "none")) {
       if (adapter_.dropout > 0)
         layer.attributes.fail(
             "experts' inputs are shared by their pairs of matrices: dropout is not understood");
-      adapters_ += experts + router;
-      if (experts) set(layer.attributes, "adapter_rank", adapter_.rank);
+      adapters_ += (experts && pairs == "all") + router;
+      if (experts && pairs == "all") set(layer.attributes, "adapter_rank", adapter_.rank);
       if (router) set(layer.attributes, "router_rank", adapter_.rank);
     }
     return push(std::move(layer));
@@ -241,6 +244,7 @@ class Adapted {
       layer.attributes.set("stored", Json::make_text(adapter_.store, place));
       if (adapter_.keeps_inputs) set(layer.attributes, "keeps_input", 1);
     }
+    const bool again = Attributes(layer.attributes).boolean("shared", false);
     const uint32_t whole = push(std::move(layer));
     if (!wanted_.selects(answers, output)) return whole;
     ++adapters_;
@@ -260,6 +264,9 @@ class Adapted {
     if (axis + 1 != layers_[whole].output.size()) {
       set(layers_[a].attributes, "axis", static_cast<int64_t>(axis));
       set(layers_[b].attributes, "axis", static_cast<int64_t>(axis));
+    }
+    for (const uint32_t of : {a, b}) {
+      if (again) set(layers_[of].attributes, "shared", 1);
     }
     // The model starts as it was (Hu et al. 2021, section 4.1).
     set(layers_[b].attributes, "starts_at_zero", 1);
@@ -354,14 +361,14 @@ Graph with_adapter(const Graph& graph, const Adapter& adapter, const Place& plac
   if (missing != nullptr || adapted.adapters() == 0) {
     const std::string name = missing != nullptr ? *missing : fmt::format("{}", fmt::join(adapter.on, "+"));
     const std::vector<std::string> known = adapted.wanted().known();
-    throw InputError(
-        place, known.empty() ? fmt::format("{} has no linear layer", graph.name())
-               : missing == nullptr
-                   ? fmt::format("experts with biases, those of {}, get no pairs, and \"{}\" names no other "
-                                 "layer",
-                                 graph.name(), printable(name))
-                   : fmt::format("{} has no linear layer that \"{}\" names.{} It has {}", graph.name(),
-                                 printable(name), did_you_mean(name, known), fmt::join(known, ", ")));
+    throw InputError(place,
+                     known.empty() ? fmt::format("{} has no linear layer", graph.name())
+                     : missing == nullptr
+                         ? fmt::format("the experts of {} get no pairs, and \"{}\" names no other "
+                                       "layer",
+                                       graph.name(), printable(name))
+                         : fmt::format("{} has no linear layer that \"{}\" names.{} It has {}", graph.name(),
+                                       printable(name), did_you_mean(name, known), fmt::join(known, ", ")));
   }
   const uint32_t output = adapted.now(output_of(graph.layers()));
   return Graph::of({fmt::format("{}, {}", graph.name(), to_text(adapter)), graph.summary(), graph.sample(),

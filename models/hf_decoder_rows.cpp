@@ -17,23 +17,38 @@ struct Size {
   int64_t low;
 };
 constexpr int64_t kMost = 1'000'000'000;
-constexpr Size kSizes[] = {
-    {"layers", &Decoder::layers, 1},         {"hidden", &Decoder::hidden, 1},
-    {"heads", &Decoder::heads, 1},           {"kv_heads", &Decoder::kv_heads, 1},
-    {"head_dim", &Decoder::head_dim, 1},     {"feed", &Decoder::feed, 1},
-    {"vocabulary", &Decoder::vocabulary, 1}, {"sequence", &Decoder::sequence, 1},
-    {"positions", &Decoder::positions, 0},   {"parallel", &Decoder::parallel, 0},
-    {"experts", &Decoder::experts, 0},       {"active", &Decoder::active, 0},
-    {"shared", &Decoder::shared, 0},         {"dense_feed", &Decoder::dense_feed, 0},
-    {"query_rank", &Decoder::query_rank, 0}, {"kv_rank", &Decoder::kv_rank, 0},
-    {"rope_dim", &Decoder::rope_dim, 0},     {"value_dim", &Decoder::value_dim, 0},
-    {"qk_norm", &Decoder::qk_norm, 0},       {"window", &Decoder::window, 0},
-    {"mix_heads", &Decoder::mix_heads, 0},   {"mix_dim", &Decoder::mix_dim, 0},
-    {"mix_values", &Decoder::mix_values, 0}, {"mix_value_dim", &Decoder::mix_value_dim, 0},
-    {"mix_state", &Decoder::mix_state, 0},   {"mix_groups", &Decoder::mix_groups, 1},
-    {"mix_kernel", &Decoder::mix_kernel, 1}, {"mix_chunk", &Decoder::mix_chunk, 1},
-    {"mix_rank", &Decoder::mix_rank, 0},     {"index_heads", &Decoder::index_heads, 0},
-    {"index_dim", &Decoder::index_dim, 0}};
+constexpr Size kSizes[] = {{"layers", &Decoder::layers, 1},
+                           {"hidden", &Decoder::hidden, 1},
+                           {"heads", &Decoder::heads, 1},
+                           {"kv_heads", &Decoder::kv_heads, 1},
+                           {"head_dim", &Decoder::head_dim, 1},
+                           {"feed", &Decoder::feed, 1},
+                           {"vocabulary", &Decoder::vocabulary, 1},
+                           {"sequence", &Decoder::sequence, 1},
+                           {"positions", &Decoder::positions, 0},
+                           {"parallel", &Decoder::parallel, 0},
+                           {"experts", &Decoder::experts, 0},
+                           {"expert_pairs", &Decoder::expert_pairs, 0},
+                           {"active", &Decoder::active, 0},
+                           {"shared", &Decoder::shared, 0},
+                           {"dense_feed", &Decoder::dense_feed, 0},
+                           {"query_rank", &Decoder::query_rank, 0},
+                           {"kv_rank", &Decoder::kv_rank, 0},
+                           {"rope_dim", &Decoder::rope_dim, 0},
+                           {"value_dim", &Decoder::value_dim, 0},
+                           {"qk_norm", &Decoder::qk_norm, 0},
+                           {"window", &Decoder::window, 0},
+                           {"mix_heads", &Decoder::mix_heads, 0},
+                           {"mix_dim", &Decoder::mix_dim, 0},
+                           {"mix_values", &Decoder::mix_values, 0},
+                           {"mix_value_dim", &Decoder::mix_value_dim, 0},
+                           {"mix_state", &Decoder::mix_state, 0},
+                           {"mix_groups", &Decoder::mix_groups, 1},
+                           {"mix_kernel", &Decoder::mix_kernel, 1},
+                           {"mix_chunk", &Decoder::mix_chunk, 1},
+                           {"mix_rank", &Decoder::mix_rank, 0},
+                           {"index_heads", &Decoder::index_heads, 0},
+                           {"index_dim", &Decoder::index_dim, 0}};
 
 struct Flag {
   const char* key;
@@ -64,6 +79,9 @@ constexpr Flag kFlags[] = {{"rotary", &Decoder::rotary},
                            {"qk_scales", &Decoder::qk_scales},
                            {"qk_norm_bias", &Decoder::qk_norm_bias},
                            {"both", &Decoder::both},
+                           {"gate_bias", &Decoder::gate_bias},
+                           {"expert_norm", &Decoder::expert_norm},
+                           {"mixed_pre_norms", &Decoder::mixed_pre_norms},
                            {"mix_conv_bias", &Decoder::mix_conv_bias},
                            {"mix_norm", &Decoder::mix_norm},
                            {"mix_norms", &Decoder::mix_norms},
@@ -107,6 +125,7 @@ class Each {
     auto& all = d_.each;
     all.resize(static_cast<std::size_t>(d_.layers));
     const bool singly = flag("single");
+    for (const char* key : {"mixed", "windowed", "dense"}) value(key, 0);  // so that their fields are known
     if (const Json* names = list("layer_types", true)) {
       for (std::size_t i = 0; i < all.size(); ++i) all[i] = kind_of(names->items()[i], singly);
     } else if (const Json* letters = hf_spec(type_, "layer_pattern")) {

@@ -237,8 +237,9 @@ void HfFields::only(const Json& table) const {
     if (value == nullptr || std::any_of(all.begin(), all.end(), is)) continue;
     std::string known;
     for (const Json& v : all) known += (known.empty() ? "" : ", ") + shown(v);
-    value->fail(fmt::format("\"{}\": {} is not understood of \"{}\"; understood: {}", name, shown(*value),
-                            type_.name, known));
+    (given_.count(name) > 0 ? *value : config_)
+        .fail(fmt::format("\"{}\": {} is not understood of \"{}\"; understood: {}", name, shown(*value),
+                          type_.name, known));
   }
 }
 
@@ -264,7 +265,8 @@ void HfFields::finish() const {
     const Json* usual = fields.find(name);
     const bool asked_within = std::any_of(asked_.begin(), asked_.end(),
                                           [&](const std::string& a) { return a.starts_with(name + "__"); });
-    for (std::size_t i = 0; asked_within && value.is_array() && i < value.items().size(); ++i) {
+    const bool by_entry = value.is_array() && asked_.count(name + "__0") > 0;
+    for (std::size_t i = 0; by_entry && i < value.items().size(); ++i) {
       if (asked_.count(fmt::format("{}__{}", name, i)) == 0)
         value.fail(fmt::format("\"{}\": {} entries are not understood of \"{}\"; understood: {}",
                                printable(key), value.items().size(), type_.name, i));

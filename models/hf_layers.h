@@ -25,6 +25,8 @@ struct Decoder {
   bool gated = true;  ///< feed-forward: activation(gate) x up
   /// One matrix in the library: query, key and value; gate and up. Adapters stand beside what it has.
   bool packed_qkv = false, packed_gate = false;
+  int64_t expert_pairs =
+      0;  ///< what PEFT gives pairs of experts: 0 them and their router, 1 nothing, 2 the router
   std::string activation = "silu";
   /// Attention and feed-forward both read the block's input: 1 after one norm, 2 after one each.
   int64_t parallel = 0;
@@ -32,7 +34,9 @@ struct Decoder {
   bool pre_norms = true, post_norms = false;  ///< in front of attention and feed-forward, and behind
   bool after_norms = false;                   ///< behind the sums of these with what they were made of
   bool inner_norms = false;                   ///< in front of the last product of each
-  bool attention_gate = false;                ///< what attention makes times the sigmoid of a product
+  bool mixed_pre_norms = false;  ///< layers with a mixer have theirs in front, whatever the others have
+  bool gate_bias = false, expert_norm = false;  ///< expert_norm: behind experts alone
+  bool attention_gate = false;                  ///< what attention makes times the sigmoid of a product
   /// Experts: 0: one feed-forward network.
   int64_t experts = 0, active = 0;
   bool expert_bias = false;    ///< of the experts' products and of the router's

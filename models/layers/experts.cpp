@@ -32,7 +32,7 @@ struct Routing {
   bool drops = false;       ///< every expert takes as many tokens as its capacity, whatever the router says
   int64_t rank = 0, router_rank = 0;  ///< of the pairs of matrices learned beside weights that stay; 0: none
 
-  int64_t halves() const { return gated ? 2 : 1; }
+  int64_t matrices() const { return gated ? 2 : 1; }
   int64_t wide() const { return product({held, hidden}); }
   int64_t inner() const { return product({held, feed}); }
   /// Behind an exchange tokens lie by where they came from, and are put in order once more.
@@ -133,7 +133,7 @@ std::vector<Kernel> router_pair(const Routing& r, Pass pass, int64_t size) {
   return pair_of(pass, 1, r.rows, r.router_rank, r.hidden, r.count, size);
 }
 std::vector<Kernel> into_pair(const Routing& r, Pass pass, int64_t size) {
-  return pair_of(pass, r.own, r.each, r.halves() * r.rank, r.hidden, r.halves() * r.feed, size);
+  return pair_of(pass, r.own, r.each, r.matrices() * r.rank, r.hidden, r.matrices() * r.feed, size);
 }
 std::vector<Kernel> out_pair(const Routing& r, Pass pass, int64_t size) {
   return pair_of(pass, r.own, r.each, r.rank, r.feed, r.hidden, size);
@@ -241,6 +241,7 @@ Routing routing_of(const LayerInput& in, const Shape& shape) {
   r.gated = in.attributes.boolean("gated", true);
   if (!r.gated && r.bias) in.attributes.fail("experts without a gate have no biases");
   r.limited = in.attributes.real("limit", 0, 0) > 0;
+  in.attributes.text("pairs", "all");  // with_adapter() asks
   r.rank = in.attributes.integer("adapter_rank", 0, 0);
   r.router_rank = in.attributes.integer("router_rank", 0, 0);
   if ((r.rank > 0 || r.router_rank > 0) && !in.frozen)
@@ -293,8 +294,8 @@ void add_adapters(const Routing& r, int64_t size, Lowered& out) {
     learned("adapter_router_b", {r.router_rank, r.count}, false);
   }
   if (r.rank == 0) return;
-  learned("adapter_gate_up_a", {r.own, r.hidden, r.halves() * r.rank}, true);
-  learned("adapter_gate_up_b", {r.own, r.halves() * r.rank, r.halves() * r.feed}, true);
+  learned("adapter_gate_up_a", {r.own, r.hidden, r.matrices() * r.rank}, true);
+  learned("adapter_gate_up_b", {r.own, r.matrices() * r.rank, r.matrices() * r.feed}, true);
   learned("adapter_down_a", {r.own, r.feed, r.rank}, true);
   learned("adapter_down_b", {r.own, r.rank, r.hidden}, true);
 }
@@ -333,7 +334,7 @@ Lowered experts(const LayerInput& in) {
   out.own[2].composed = true;
   if (r.gated) out.own.insert(out.own.begin() + 3, {{inner}, {inner, 0, kKept, true}});
   if (r.limited) out.own.push_back({2 * inner, 0, kKept, true});
-  if (r.rank > 0) out.own.push_back({product({held, (1 + r.halves()) * r.rank})});
+  if (r.rank > 0) out.own.push_back({product({held, (1 + r.matrices()) * r.rank})});
   if (r.router_rank > 0) out.own.push_back({product({shape[0], r.router_rank})});
   out.remade = activations_of(r, size);
   out.keeps_input = true;

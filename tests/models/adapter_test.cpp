@@ -103,7 +103,9 @@ TEST(Adapter, OfImportedModelsIsAsPeftHasIt) {
         "num_key_value_heads": 16, "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6,
         "first_k_dense_replace": 1, "q_lora_rank": null, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
         "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 102400})",
-       0, 358994944}};
+       0, 358994944},
+      {R"({"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"]})", 0, 7962816 * 2},
+      {R"({"model_type": "albert", "architectures": ["AlbertForMaskedLM"]})", 0, 657408 * 2}};
   for (const Imported& one : all) {
     const Graph g = Graph::from_json(model_of_hf_config(Json::parse(one.config, "config.json")));
     const auto learned = [&](const char* adapter) {
@@ -213,7 +215,7 @@ TEST(Adapter, NamesWhatItDoesNotFind) {
   expect_refused([] { adapted("llama2-7b", "lora:on=qury"); }, "Did you mean query?");
   expect_refused([] { adapted("gpt2", "lora:on=attention+mpl"); }, "Did you mean mlp?");
   expect_refused([] { adapted("gpt2", "lora:on=attention+gate"); }, "\"gate\"");
-  expect_refused([] { adapted("gpt-oss-20b", "lora:on=mlp"); }, "experts with biases");
+  expect_refused([] { adapted("gpt-oss-20b", "lora:on=mlp"); }, "get no pairs");
   expect_refused([] { adapted("mixtral-8x7b", "lora:on=mlp,dropout=0.1"); }, "dropout");
   expect_refused([] { adapted("resnet50", "lora"); }, "no linear layer");
 }
