@@ -45,6 +45,27 @@ std::string apart(const HfType& type, bool part) {
                      type.headless ? ", which has no output layer" : "");
 }
 
+/// The config of the part that reads and writes text: "text_config", or in older files all that is not of the
+/// other parts. Whether its output layer is tied the whole says.
+Json text_part(const Json& config, const HfType& whole) {
+  const Json* of = config.find("text_config");
+  Json inner = of != nullptr ? *of : Json::make_object(config.place());
+  if (!inner.is_object()) of->fail("\"text_config\" is no object");
+  if (of == nullptr && config.find("hidden_size") == nullptr)
+    config.fail(fmt::format("a \"{}\" without \"text_config\": its text part is not known", whole.name));
+  for (const auto& [key, value] : config.members()) {
+    if (of != nullptr || value.is_object()) continue;
+    bool others = key == "model_type" || key == "architectures";
+    for (const char* part : {"vision", "image", "video", "audio", "spatial"})
+      others = others || key.starts_with(part);
+    if (!others) inner.set(key, value);
+  }
+  const Json* tied = config.find("tie_word_embeddings");
+  if (tied == nullptr) tied = whole.library->at("fields").find("tie_word_embeddings");
+  if (tied != nullptr && tied->kind() != Json::Kind::null) inner.set("tie_word_embeddings", *tied);
+  return inner;
+}
+
 JsonWriter document_of(const HfFields& fields, const HfType& type) {
   for (const Json* row = type.row; row != nullptr; row = hf_like(*row)) {
     if (const Json* only = row->find("only")) fields.only(*only);
@@ -101,17 +122,12 @@ std::string hf_config_document(const Json& config) {
     type = hf_type_named(vision->as_text(), config);
     type.reads = whole.reads;
   } else if (text != nullptr) {
-    const Json* of = config.find("text_config");
-    if (of == nullptr || !of->is_object())
-      config.fail(fmt::format("a \"{}\" without \"text_config\": the text part is not known", whole.name));
-    inner = *of;
-    for (const char* key : {"tie_word_embeddings"}) {
-      if (const Json* value = config.find(key)) inner.set(key, *value);
-    }
-    const Json* said = of->find("model_type");
-    type = hf_type_named(
-        text->as_text() == "@model_type" && said != nullptr ? said->as_text() : text->as_text(), *of);
-    type.headless = whole.headless;
+    inner = text_part(config, whole);
+    const Json* said = inner.find("model_type");
+    const bool own = text->as_text() == "@model_type";
+    if (own && said == nullptr) inner.fail("its \"model_type\" is missing");
+    type = hf_type_named(own ? said->as_text() : text->as_text(), inner);
+    type.headless = whole.reads.ends_with("Model");
   }
   const HfFields fields(inner, type);
   const std::string name = name_of(config, type),

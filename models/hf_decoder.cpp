@@ -194,7 +194,7 @@ void Block::attend_or_mix(const std::string& reads) {
   d_.kv_rank > 0 ? attend_latent(reads) : attend(reads);
   if (d_.attention_gate) {
     layers_.back()["name"] = "attention";
-    linear("attention_gate", "columns", "=heads*head_dim", false, reads);
+    linear("attention_gate", "columns", "=heads*head_dim", d_.gate_bias, reads);
     add_named({{"type", "sigmoid"}}, "attention_weight");
     add(hf_from_several("mul", {"attention", "attention_weight"}));
   }
@@ -254,22 +254,24 @@ void Block::feed_forward(const std::string& reads) {
 }
 
 JsonWriter Block::write() {
+  const bool turned = layer_.mixed && d_.mixed_pre_norms, pre = d_.pre_norms || turned,
+             post = d_.post_norms && !turned;
   const bool attends = layer_.attends, feeds = layer_.feeds, parallel = d_.parallel > 0;
-  if (d_.pre_norms) norm("norm1");
-  const std::string first = d_.pre_norms ? "norm1" : "in";
+  if (pre) norm("norm1");
+  const std::string first = pre ? "norm1" : "in";
   std::string attended = "projection", residual = attends ? "residual" : "in";
   if (attends) {
     attend_or_mix(first);
-    if (d_.post_norms) norm(attended = "attention_norm");
+    if (post) norm(attended = "attention_norm");
     if (!parallel) add_named(hf_from_several("add", {attended, "in"}), d_.after_norms ? "sum" : "residual");
     if (d_.after_norms) norm("residual");
   }
   if (feeds) {
-    const bool own_norm = attends && d_.pre_norms && d_.parallel != 1;
+    const bool own_norm = attends && pre && d_.parallel != 1;
     if (own_norm) norm("norm2", parallel ? "in" : "residual");
     feed_forward(own_norm ? "norm2" : parallel || !attends ? first : "residual");
     std::string fed = "down";
-    if (d_.post_norms) norm(fed = "feed_norm");
+    if (post) norm(fed = "feed_norm");
     add(parallel ? hf_from_several("add", {fed, attended, "in"}) : hf_from_several("add", {fed, residual}));
     if (d_.after_norms) norm("norm");
   }

@@ -79,6 +79,8 @@ constexpr Flag kFlags[] = {{"rotary", &Decoder::rotary},
                            {"qk_scales", &Decoder::qk_scales},
                            {"qk_norm_bias", &Decoder::qk_norm_bias},
                            {"both", &Decoder::both},
+                           {"gate_bias", &Decoder::gate_bias},
+                           {"mixed_pre_norms", &Decoder::mixed_pre_norms},
                            {"mix_conv_bias", &Decoder::mix_conv_bias},
                            {"mix_norm", &Decoder::mix_norm},
                            {"mix_norms", &Decoder::mix_norms},
@@ -122,6 +124,7 @@ class Each {
     auto& all = d_.each;
     all.resize(static_cast<std::size_t>(d_.layers));
     const bool singly = flag("single");
+    for (const char* key : {"mixed", "windowed", "dense"}) value(key, 0);  // so that their fields are known
     if (const Json* names = list("layer_types", true)) {
       for (std::size_t i = 0; i < all.size(); ++i) all[i] = kind_of(names->items()[i], singly);
     } else if (const Json* letters = hf_spec(type_, "layer_pattern")) {

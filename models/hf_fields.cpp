@@ -237,8 +237,9 @@ void HfFields::only(const Json& table) const {
     if (value == nullptr || std::any_of(all.begin(), all.end(), is)) continue;
     std::string known;
     for (const Json& v : all) known += (known.empty() ? "" : ", ") + shown(v);
-    value->fail(fmt::format("\"{}\": {} is not understood of \"{}\"; understood: {}", name, shown(*value),
-                            type_.name, known));
+    (given_.count(name) > 0 ? *value : config_)
+        .fail(fmt::format("\"{}\": {} is not understood of \"{}\"; understood: {}", name, shown(*value),
+                          type_.name, known));
   }
 }
 

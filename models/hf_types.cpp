@@ -54,8 +54,12 @@ std::vector<std::string> read_by(const std::string& type, const Json& row) {
     for (const Json& name : own->items()) out.push_back(name.as_text());
   }
   const Json* library = classes().find(type);
-  if (library != nullptr && row.find("classes") == nullptr)
-    out.push_back(library->at("classes").items()[0].as_text());
+  if (library != nullptr && row.find("classes") == nullptr) {
+    for (const Json& name : library->at("classes").items()) {  // of a model that also sees or hears: all
+      out.push_back(name.as_text());
+      if (row.find("text") == nullptr) break;
+    }
+  }
   // Tasks have classes of their own: "BertForTokenClassification".
   for (const Json* of = &row; of != nullptr && !out.empty(); of = hf_like(*of)) {
     const Json* tasks = of->find("tasks");
