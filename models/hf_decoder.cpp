@@ -243,9 +243,8 @@ void Block::experts(const std::string& reads) {
     weighted["name"] = shared = "shared_weighted";
     add(std::move(weighted));
   }
-  JsonWriter sum = hf_from_several("add", {"experts", shared});
-  sum["name"] = "down";
-  add(std::move(sum));
+  add_named(hf_from_several("add", {"experts", shared}), d_.expert_norm ? "experts_sum" : "down");
+  if (d_.expert_norm) norm("down");
 }
 
 void Block::feed_forward(const std::string& reads) {

@@ -35,8 +35,8 @@ struct Decoder {
   bool after_norms = false;                   ///< behind the sums of these with what they were made of
   bool inner_norms = false;                   ///< in front of the last product of each
   bool mixed_pre_norms = false;  ///< layers with a mixer have theirs in front, whatever the others have
-  bool gate_bias = false;
-  bool attention_gate = false;  ///< what attention makes times the sigmoid of a product
+  bool gate_bias = false, expert_norm = false;  ///< expert_norm: behind experts alone
+  bool attention_gate = false;                  ///< what attention makes times the sigmoid of a product
   /// Experts: 0: one feed-forward network.
   int64_t experts = 0, active = 0;
   bool expert_bias = false;    ///< of the experts' products and of the router's

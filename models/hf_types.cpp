@@ -87,11 +87,12 @@ std::optional<HfType> as_read(const std::string& type, const std::string& name) 
   if (row == rows().end()) return std::nullopt;
   const auto names = read_by(type, row->second);
   const Json* library = library_of(type, row->second);
-  const bool bare =
-      !name.empty() && name == bare_of(type) && std::find(names.begin(), names.end(), name) == names.end();
-  if (!bare && !name.empty() && std::find(names.begin(), names.end(), name) == names.end())
-    return std::nullopt;
-  return HfType{type, !name.empty() ? name : names.empty() ? type : names[0], &row->second, library, bare};
+  const bool listed = std::find(names.begin(), names.end(), name) != names.end();
+  if (!listed && !name.empty() && name != bare_of(type)) return std::nullopt;
+  const std::string reads = !name.empty() ? name : names.empty() ? type : names[0];
+  const bool alone =
+      row->second.find("classes") == nullptr && reads.ends_with("TextModel");  // of a larger model
+  return HfType{type, reads, &row->second, library, alone || (!listed && !name.empty())};
 }
 
 /// "gpt2" of "GPT2LMHeadModel": where several types have one class.

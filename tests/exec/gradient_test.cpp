@@ -16,12 +16,19 @@
 namespace tandem::tests {
 namespace {
 
+/// Layers that are predicted, but not executed.
+constexpr std::string_view kOnlySimulated[] = {"indexer", "linear-attention", "mamba",
+                                               "mamba2",  "short-conv",       "xielu"};
+
 TEST(GradientCases, CoverEveryLayerType) {
   std::set<std::string> covered;
   for (const LayerCase& c : layer_cases()) covered.insert(c.type);
   for (const LayerType& type : layers_registry().all()) {
+    const bool simulated = std::find(std::begin(kOnlySimulated), std::end(kOnlySimulated), type.name) !=
+                           std::end(kOnlySimulated);
+    EXPECT_EQ(passes_registry().find(type.name) == nullptr, simulated) << type.name;
+    if (simulated) continue;
     EXPECT_TRUE(covered.count(std::string(type.name)) == 1) << type.name;
-    EXPECT_NE(passes_registry().find(type.name), nullptr) << type.name;
   }
 }
 

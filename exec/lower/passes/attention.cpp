@@ -38,6 +38,9 @@ class Attention {
                   {queries_.row, keys_.row, 0, keys_.offset, packed_ ? (heads + kv) * size : 0});
     rotary_ = attributes_.boolean("rotary", false);
     norms_ = attributes_.boolean("qk_norm", false);
+    if (attributes_.text("qk_norm_over", "head") != "head" || !attributes_.boolean("qk_norm_affine", true) ||
+        attributes_.boolean("qk_norm_bias", false))
+      refuse("with norms of queries and keys other than of each head with one scale is only simulated");
     sinks_ = attributes_.boolean("sinks", false);
     buckets_ = attributes_.integer("bias_buckets", 0, 0);
     const int64_t grid = attributes_.integer("grid", 0);
