@@ -16,17 +16,38 @@ constexpr std::string_view kWaiting = "waiting";  // for others, apart from the 
 constexpr std::string_view kLaneNames[] = {"compute", "comm", kWaiting, "copy", "host", "offload", "reload"};
 
 using Seconds = std::map<std::pair<std::string, std::string>, double>;
+using Stretches = std::vector<std::pair<double, double>>;
 
-/// Seconds of each (lane, label) per worker and iteration.
+/// Seconds that some stretch covers.
+double covered(Stretches all) {
+  std::sort(all.begin(), all.end());
+  double out = 0, until = -INFINITY;
+  for (const auto& [start, end] : all) {
+    out += std::max(0.0, end - std::max(start, until));
+    until = std::max(until, end);
+  }
+  return out;
+}
+
+/// Seconds of each (lane, label) per worker and iteration. A lane waits where some of its ops do and none
+/// runs: ops that are ready together wait together.
 Seconds per_iteration(const Report& report) {
   Seconds out;
   std::set<std::pair<uint32_t, uint32_t>> runs;
+  std::map<std::pair<std::string, uint32_t>, std::pair<Stretches, Stretches>> lanes;  // runs, runs or waits
   for (const TimelineEntry& e : report.timeline) {
     if (e.role != "worker") continue;
-    const auto key =
-        e.waits() ? std::pair(std::string(kWaiting), "before " + e.lane) : std::pair(e.lane, e.label);
-    out[key] += std::max(0.0, e.end_seconds - e.start_seconds);
+    auto& [busy, any] = lanes[{e.lane, e.instance}];
+    any.emplace_back(e.start_seconds, e.end_seconds);
+    if (!e.waits()) {
+      busy.push_back(any.back());
+      out[{e.lane, e.label}] += std::max(0.0, e.end_seconds - e.start_seconds);
+    }
     runs.emplace(e.instance, e.iteration);
+  }
+  for (const auto& [lane, stretches] : lanes) {
+    const double waits = covered(stretches.second) - covered(stretches.first);
+    if (waits > 0) out[{std::string(kWaiting), "before " + lane.first}] += waits;
   }
   for (auto& [key, seconds] : out) seconds /= static_cast<double>(runs.size());
   return out;
@@ -71,18 +92,12 @@ OpComparison compare_ops(const Report& a, const Report& b) {
 Table op_table(const std::vector<OpPair>& pairs, const std::string& a_name, const std::string& b_name,
                std::size_t most) {
   const bool lanes = !pairs.empty() && pairs[0].label.empty();
-  std::vector<Column> columns = {{"lane"}};
-  if (!lanes) columns.push_back({"op"});
-  columns.insert(columns.end(),
-                 {{a_name + " ms", true}, {b_name + " ms", true}, {"B - A ms", true}, {"difference", true}});
-  Table table(std::move(columns));
+  Table table(
+      {{a_name, true}, {b_name, true}, {"B - A", true}, {"difference", true}, {lanes ? "lane" : "op"}});
   for (std::size_t i = 0; i < std::min(most, pairs.size()); ++i) {
     const OpPair& p = pairs[i];
-    std::vector<std::string> row = {p.lane};
-    if (!lanes) row.push_back(p.label);
-    row.insert(row.end(), {milliseconds(p.a), milliseconds(p.b), fmt::format("{:+.3f}", 1e3 * p.difference()),
-                           percent(p)});
-    table.add(std::move(row));
+    table.add({milliseconds(p.a), milliseconds(p.b), fmt::format("{:+.3f}", 1e3 * p.difference()), percent(p),
+               lanes ? p.lane : fmt::format("{} ({})", p.label, p.lane)});
   }
   return table;
 }
@@ -98,7 +113,5 @@ std::string largest_disagreement(const OpComparison& comparison, const Report& a
                                                           100 * std::abs(p.difference()) / a.iteration_median)
                                             : "");
 }
-
-std::string engine_word(const Report& report) { return report.engine == "exec" ? "executed" : "predicted"; }
 
 }  // namespace tandem::app

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/console/labels.h"
 #include "app/console/table.h"
 #include "models/graph.h"
 #include "schemes/report.h"
@@ -12,7 +13,7 @@ namespace tandem::app {
 
 struct Question;
 
-/// Two reports on as many devices, and the questions that they answer where these are at hand.
+/// Two reports, mostly on as many devices, and the questions that they answer where these are at hand.
 struct ReportPair {
   Report a, b;
   const Question* asked_a = nullptr;
@@ -21,6 +22,9 @@ struct ReportPair {
 
 /// Reports of both sides matched by device count; counts that stand on one side only are left out.
 std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b);
+
+/// "9.8 of 16 GiB", in MiB below one GiB.
+std::string memory_text(const MemoryUse& memory);
 
 /// Where the rest of a step goes that is bound by compute and computes for less than nine tenths of it; else
 /// "".
@@ -59,15 +63,6 @@ std::string report_csv(const std::vector<Report>& reports);
 
 /// One row per pair; the model only where several are compared.
 Table compare_table(const std::vector<ReportPair>& pairs);
-
-/// "64 samples per device", of split models "... per micro-batch".
-std::string report_batch(const Report& report);
-
-/// "vgg16 on v100-pcie-8x, pytorch-ddp, fp32, 64 samples per device": who a report is about.
-std::string report_title(const Report& report);
-
-/// The value of one of Report::inputs, "" when absent.
-std::string report_input(const Report& report, std::string_view key);
 
 /// The bottleneck as people call it: "pcie bandwidth" for "links.pcie.bandwidth".
 std::string resource_words(const Report& report);
