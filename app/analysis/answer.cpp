@@ -23,9 +23,9 @@ void note_unmeasured(const Question& q, Report& report) {
   for (const char* kind : {"all-reduce", "all-gather", "reduce-scatter"}) {
     if (q.measured->find(kind, report.devices) != nullptr) return;
   }
-  report.notes.push_back(
-      fmt::format("collectives were measured on {} devices only: stock figures here, not to be held against those",
-                  fmt::join(counts, ", ")));
+  report.notes.push_back(fmt::format(
+      "collectives were measured on {} devices only: stock figures here, not to be held against those",
+      fmt::join(counts, ", ")));
 }
 
 }  // namespace

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
+
+#include "app/console/labels.h"
 
 namespace tandem::app {
 
@@ -29,27 +32,50 @@ double covered(Stretches all) {
   return out;
 }
 
+/// What a key took in the iterations of workers that have it.
+struct Part {
+  double seconds = 0;
+  std::set<std::pair<uint32_t, uint32_t>> runs;  ///< (instance, iteration)
+};
+
+/// Iterations from one average of models to the next, of which a timeline may show only those with one.
+int64_t period(const Report& report) {
+  const std::string every = report_input(report, "scheme.every");
+  int64_t out = 1;
+  std::from_chars(every.data(), every.data() + every.size(), out);
+  return std::max<int64_t>(1, out);
+}
+
 /// Seconds of each (lane, label) per worker and iteration. A lane waits where some of its ops do and none
 /// runs: ops that are ready together wait together.
 Seconds per_iteration(const Report& report) {
-  Seconds out;
+  std::map<std::pair<std::string, std::string>, Part> parts;
   std::set<std::pair<uint32_t, uint32_t>> runs;
   std::map<std::pair<std::string, uint32_t>, std::pair<Stretches, Stretches>> lanes;  // runs, runs or waits
   for (const TimelineEntry& e : report.timeline) {
     if (e.role != "worker") continue;
     auto& [busy, any] = lanes[{e.lane, e.instance}];
     any.emplace_back(e.start_seconds, e.end_seconds);
-    if (!e.waits()) {
-      busy.push_back(any.back());
-      out[{e.lane, e.label}] += std::max(0.0, e.end_seconds - e.start_seconds);
-    }
+    Part& part = e.waits() ? parts[{std::string(kWaiting), "before " + e.lane}] : parts[{e.lane, e.label}];
+    part.runs.emplace(e.instance, e.iteration);
     runs.emplace(e.instance, e.iteration);
+    if (e.waits()) continue;
+    busy.push_back(any.back());
+    part.seconds += std::max(0.0, e.end_seconds - e.start_seconds);
   }
   for (const auto& [lane, stretches] : lanes) {
-    const double waits = covered(stretches.second) - covered(stretches.first);
-    if (waits > 0) out[{std::string(kWaiting), "before " + lane.first}] += waits;
+    const auto waits = parts.find({std::string(kWaiting), "before " + lane.first});
+    if (waits != parts.end()) waits->second.seconds += covered(stretches.second) - covered(stretches.first);
   }
-  for (auto& [key, seconds] : out) seconds /= static_cast<double>(runs.size());
+  Seconds out;
+  const auto every = static_cast<uint32_t>(period(report));
+  for (const auto& [key, part] : parts) {
+    const bool rare = std::all_of(part.runs.begin(), part.runs.end(),
+                                  [&](const auto& run) { return (run.second + 1) % every == 0; });
+    const bool periodic = every > 1 && (rare || part.runs.size() < runs.size());
+    const double iterations = static_cast<double>(periodic ? part.runs.size() * every : runs.size());
+    if (part.seconds > 0) out[key] = part.seconds / iterations;
+  }
   return out;
 }
 

@@ -58,6 +58,8 @@ std::string differences(const Report& r, const Report& other) {
   int count = 0;
   for (const auto& [key, value] : r.inputs) {
     if (key == "devices" || key == "model" || key.rfind("system", 0) == 0) continue;
+    const bool option = key.rfind("scheme.", 0) == 0;
+    if (option && report_input(r, "scheme") != report_input(other, "scheme")) continue;
     if (report_input(other, key) == value) continue;
     if (++count == 3) return out + ", ...";
     const std::string name = key.rfind("set.", 0) == 0 ? key.substr(4) : key;

@@ -150,7 +150,9 @@ std::string title_beside(const Report& report, const Report& other) {
   const auto theirs = label_parts(other);
   for (const auto& part : label_parts(report)) {
     const bool said = in_title(part.first) || part.first.rfind("memory.", 0) == 0;
+    const bool option = part.first.rfind("scheme.", 0) == 0;  // of another scheme it says nothing
     if (said || report.engine != other.engine) continue;
+    if (option && report_input(report, "scheme") != report_input(other, "scheme")) continue;
     if (std::find(theirs.begin(), theirs.end(), part) == theirs.end())
       rest += (rest.empty() ? "" : ", ") + part.second;
   }

@@ -210,7 +210,7 @@ int run_advise(const Arguments& arguments) {
   try {
     return put_advice(arguments);
   } catch (const InputError& error) {
-    if (interrupted) note(arguments, error.what());
+    if (interrupted) fmt::print(stderr, "tandem: {}\n", error.what());
     if (interrupted) return interrupt_code();
     const auto smaller = quantised(arguments);
     if (!smaller) throw;

@@ -25,7 +25,7 @@ std::vector<std::string> lines_at(int columns, const std::string& arguments) {
 }
 
 TEST(NarrowTables, CollectivesHaveALineASize) {
-  EXPECT_LE(lines_at(80, "collective --system dgx1-v100 --sizes 1KiB..8GiB").size(), 36U);
+  EXPECT_LE(lines_at(80, "collective --system dgx1-v100 --sizes 1KiB..8GiB").size(), 37U);
 }
 
 TEST(NarrowTables, LogsToo) {
@@ -68,10 +68,9 @@ TEST(NarrowTables, TwoBlanksBeforeAnythingElse) {
 TEST(NarrowTables, SpareColumnsGoBelow) {
   app::Table table({{"first", true}, {"second", true, true}, {"third", true}, {"bound by"}});
   table.add({"11111", "22", "33333", "compute: convolutions"});
-  EXPECT_EQ(table.text(true, 14),
-            "first  third\n11111  33333\n    second 22\n    bound by\n             compute:\n             "
-            "convolutions\n")
-      << table.text(true, 14);
+  EXPECT_EQ(
+      table.text(true, 14),
+      "first   third\n11111   33333\n    second 22\n    bound by compute:\n             convolutions\n");
 }
 
 }  // namespace

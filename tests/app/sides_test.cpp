@@ -140,6 +140,21 @@ TEST(CompareOps, WaitsThatOverlapCountOnce) {
   }
 }
 
+/// A timeline of two of eight iterations shows the one with the average.
+TEST(CompareOps, WhatHappensOnceAPeriodIsSharedByItsIterations) {
+  Report r;
+  r.inputs = {{"scheme", "diloco"}, {"scheme.every", "8"}};
+  r.timeline = {{"worker", "compute", "step", 0, 6, 0.0, 1.0},
+                {"worker", "compute", "step", 0, 7, 1.0, 2.0},
+                {"worker", "comm", "waiting for worker 1", 0, 7, 2.0, 6.0},
+                {"worker", "comm", "average parameters", 0, 7, 6.0, 6.8}};
+  for (const OpPair& lane : compare_ops(r, r).lanes) {
+    if (lane.lane == "compute") EXPECT_DOUBLE_EQ(lane.a, 1);
+    if (lane.lane == "waiting") EXPECT_DOUBLE_EQ(lane.a, 0.5);
+    if (lane.lane == "comm") EXPECT_NEAR(lane.a, 0.1, 1e-12);
+  }
+}
+
 TEST(CompareOps, TheTableOfOpsFitsEightyColumns) {
   const OpPair pair{"compute", "backward of a layer with a long name that goes on", 0.123456, 0.234567};
   for (const auto& [a, b] : {std::pair{"A", "B"}, std::pair{"A predicted", "B executed"}}) {
