@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include "base/json_writer.h"
 
 #include "app/pictures/gnuplot.h"
@@ -55,38 +56,67 @@ std::string errors(const CollectiveRun& run, bool calibrating,
 
 }  // namespace
 
-Table collective_table(const CollectiveRun& run) {
-  const bool measured = any(run, &CollectiveLine::measured), bound = any(run, &CollectiveLine::best),
-             estimated = any(run, &CollectiveLine::estimate);
-  std::vector<Column> columns = {{"bytes", true},      {"time us", true}, {"algbw GB/s", true},
-                                 {"busbw GB/s", true}, {"algorithm"},     {"protocol"}};
-  if (bound) columns.push_back({"best us", true});
+namespace {
+
+/// A column and what a line has in it. `brief`: it stays where there is no room for all.
+struct Field {
+  Column column;
+  bool brief;
+  std::function<std::string(const CollectiveLine&)> cell;
+};
+
+std::string two_decimals(double value) { return value > 0 ? fmt::format("{:.2f}", value) : ""; }
+
+std::vector<Field> fields_of(const CollectiveRun& run) {
+  using Line = const CollectiveLine&;
+  const bool measured = any(run, &CollectiveLine::measured), used = !run.calibrated_by.empty();
+  std::vector<Field> out = {
+      {{"bytes", true}, true, [](Line l) { return std::to_string(l.bytes); }},
+      {{"time us", true}, true, [](Line l) { return fmt::format("{:.2f}", l.seconds * 1e6); }},
+      {{"algbw GB/s", true}, false, [](Line l) { return fmt::format("{:.2f}", l.algbw * 1e-9); }},
+      {{"busbw GB/s", true}, true, [](Line l) { return fmt::format("{:.2f}", l.busbw * 1e-9); }},
+      {{"algorithm"}, !measured, [](Line l) { return l.choice.algorithm; }},
+      {{"protocol"}, !measured, [](Line l) { return l.choice.protocol; }}};
+  if (any(run, &CollectiveLine::best))
+    out.push_back({{"best us", true}, false, [](Line l) { return fmt::format("{:.2f}", l.best * 1e6); }});
   if (measured) {
-    columns.insert(columns.end(), {{"measured us", true}, {"measured busbw GB/s", true}, {"error", true}});
-    if (!run.calibrated_by.empty()) columns.push_back({"used"});
+    out.push_back({{"measured us", true}, !used, [](Line l) { return two_decimals(l.measured * 1e6); }});
+    out.push_back({{"measured busbw GB/s", true}, true, [&run](Line l) {
+                     return two_decimals(busbw(run, l, l.measured) * 1e-9);
+                   }});
+    out.push_back({{"error", true}, true, [](Line l) {
+                     return l.measured > 0 ? fmt::format("{:+.0f} %", 100 * (l.seconds / l.measured - 1))
+                                           : "";
+                   }});
   }
-  if (estimated) columns.push_back({"library's own us", true});
+  if (measured && used)
+    out.push_back({{"used"}, true, [](Line l) {
+                     return l.measured <= 0 ? "" : l.calibrates ? "calibration" : "test";
+                   }});
+  if (any(run, &CollectiveLine::estimate))
+    out.push_back({{"library's own us", true}, false, [](Line l) { return two_decimals(l.estimate * 1e6); }});
+  return out;
+}
+
+Table table_of(const CollectiveRun& run, const std::vector<Field>& fields) {
+  std::vector<Column> columns;
+  for (const Field& f : fields) columns.push_back(f.column);
   Table out(std::move(columns));
-  for (const CollectiveLine& l : run.lines) {
-    std::vector<std::string> row = {std::to_string(l.bytes),
-                                    fmt::format("{:.2f}", l.seconds * 1e6),
-                                    fmt::format("{:.2f}", l.algbw * 1e-9),
-                                    fmt::format("{:.2f}", l.busbw * 1e-9),
-                                    l.choice.algorithm,
-                                    l.choice.protocol};
-    if (bound) row.push_back(fmt::format("{:.2f}", l.best * 1e6));
-    if (measured && l.measured > 0) {
-      row.insert(row.end(), {fmt::format("{:.2f}", l.measured * 1e6),
-                             fmt::format("{:.2f}", busbw(run, l, l.measured) * 1e-9),
-                             fmt::format("{:+.0f} %", 100 * (l.seconds / l.measured - 1))});
-      if (!run.calibrated_by.empty()) row.push_back(l.calibrates ? "calibration" : "test");
-    } else if (measured) {
-      row.insert(row.end(), run.calibrated_by.empty() ? 3 : 4, "");
-    }
-    if (estimated) row.push_back(l.estimate > 0 ? fmt::format("{:.2f}", l.estimate * 1e6) : "");
+  for (const CollectiveLine& line : run.lines) {
+    std::vector<std::string> row;
+    for (const Field& f : fields) row.push_back(f.cell(line));
     out.add(std::move(row));
   }
   return out;
+}
+
+}  // namespace
+
+Table collective_table(const CollectiveRun& run, int columns) {
+  std::vector<Field> fields = fields_of(run);
+  if (Table whole = table_of(run, fields); whole.fits(columns)) return whole;
+  std::erase_if(fields, [](const Field& f) { return !f.brief; });
+  return table_of(run, fields);
 }
 
 std::string collective_csv(const std::vector<CollectiveRun>& runs) {

@@ -34,7 +34,8 @@ struct CollectiveRun {
   std::vector<CollectiveLine> lines;
 };
 
-Table collective_table(const CollectiveRun& run);
+/// Where all of it is wider than `columns` (0: no limit), without what csv has anyway.
+Table collective_table(const CollectiveRun& run, int columns);
 /// Plain numbers under the names of the JSON document; of several runs with their kind and devices.
 std::string collective_csv(const std::vector<CollectiveRun>& runs);
 /// What the figures rest on and, with measured ones, how far off they are.

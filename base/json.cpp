@@ -261,6 +261,9 @@ double Json::as_real(double low, double high) const {
 
 const std::string& Json::as_text() const {
   if (kind_ != Kind::text) {
+    const bool option = place_.file != nullptr && place_.file->rfind("--", 0) == 0;
+    if (option && (kind_ == Kind::integer || kind_ == Kind::real))
+      fail("a quantity needs its unit, such as \"25us\", \"12GB/s\" or \"11GiB\"");
     fail(kind_ == Kind::integer || kind_ == Kind::real
              ? "expected text in quotes; a quantity needs its unit, such as \"25us\", \"12GB/s\" or \"11GiB\""
              : "expected text in quotes");

@@ -7,8 +7,10 @@
 
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/depth_first_search.hpp>
+#include <filesystem>
 
 #include "base/data.h"
+#include "base/json_writer.h"
 #include "base/options.h"
 #include "models/fused_norm.h"
 #include "models/hf_config.h"
@@ -260,12 +262,22 @@ Json load_model(const std::string& path) {
   return Json::parse(without_infinity(read_file(path)), path == "-" ? "stdin" : path);
 }
 
+/// "Qwen3-1.7B" of Qwen3-1.7B.json and of Qwen3-1.7B/config.json.
+std::string name_of_file(const std::string& file) {
+  const std::filesystem::path path = std::filesystem::absolute(file);
+  const std::string stem = path.stem().string(), folder = path.parent_path().filename().string();
+  return stem == "config" && !folder.empty() ? folder : stem;
+}
+
 }  // namespace
 
 Graph Graph::load(const std::string& name_or_file, const Place& place) {
   const Selection selection = parse_selection(name_or_file, place);
   Json document = load_model(find_data("models/zoo", "model", selection.name, place));
-  if (is_hf_config(document)) document = model_of_hf_config(document);
+  if (is_hf_config(document)) {
+    document = model_of_hf_config(document);
+    document.set("name", Json::parse(JsonWriter(name_of_file(selection.name)).dump(), "name"));
+  }
   return Graph(std::make_unique<Impl>(read_model(document, selection.settings, place, layers_registry())));
 }
 

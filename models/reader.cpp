@@ -314,7 +314,15 @@ class Reader {
 ModelDescription read_model(const Json& document, const Settings& overrides, const Place& place,
                             const Registry<LayerType>& types) {
   const Json whole = resolve_document(document, overrides, place);
-  return Reader(types).read(whole);
+  if (overrides.empty()) return Reader(types).read(whole);
+  std::string asked;
+  for (const auto& [key, value] : overrides)
+    asked += fmt::format("{}{}={}", asked.empty() ? "" : ",", key, value);
+  try {
+    return Reader(types).read(whole);
+  } catch (const InputError& error) {  // the file is right with its own parameters
+    throw InputError(place, fmt::format("with {}: {}", printable(asked), error.what()));
+  }
 }
 
 }  // namespace tandem::models

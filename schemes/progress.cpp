@@ -38,6 +38,8 @@ std::string_view name(TrainingProgress::Target target) {
       return "epochs";
     case TrainingProgress::Target::tokens:
       return "tokens";
+    case TrainingProgress::Target::samples:
+      return "samples";
   }
   return "";
 }
@@ -50,6 +52,8 @@ constexpr std::pair<const char*, std::optional<double> TrainingProgress::*> kMay
     {"seconds", &TrainingProgress::seconds},
     {"seconds_low", &TrainingProgress::seconds_low},
     {"seconds_high", &TrainingProgress::seconds_high},
+    {"goodput_share", &TrainingProgress::goodput},
+    {"seconds_as_far", &TrainingProgress::seconds_as_far},
     {"noise_scale_samples", &TrainingProgress::noise_scale},
     {"efficiency", &TrainingProgress::efficiency},
     {"learning_rate_share", &TrainingProgress::learning_rate_share}};
@@ -78,8 +82,8 @@ JsonWriter progress_json(const TrainingProgress& p) {
 TrainingProgress read_progress(const Json& d) {
   TrainingProgress p;
   const std::string target = d.text("target", "loss");
-  for (const auto t :
-       {TrainingProgress::Target::loss, TrainingProgress::Target::epochs, TrainingProgress::Target::tokens}) {
+  using Target = TrainingProgress::Target;
+  for (const Target t : {Target::loss, Target::epochs, Target::tokens, Target::samples}) {
     if (name(t) == target) p.target = t;
   }
   for (const auto& [key, value] : kAlways) p.*value = d.real(key, p.*value);

@@ -40,14 +40,18 @@ StepsNeeded steps_needed(const SyncShape& shape, double delay, double noise, dou
 /// S_min from what one model needed: so many samples with so many in a step, without delay.
 double fewest_steps(double samples, double step_samples, double noise);
 
-/// A report's answer to --target-loss, --epochs or --tokens. What is unknown is not there.
+/// A report's answer to --target-loss, --epochs, --tokens or --samples. What is unknown is not there.
 struct TrainingProgress {
-  enum class Target : uint8_t { loss, epochs, tokens };
+  enum class Target : uint8_t { loss, epochs, tokens, samples };
   Target target = Target::loss;
-  double value = 0;       ///< of the loss, so many epochs or tokens
+  double value = 0;       ///< of the loss, so many epochs, tokens or samples
   bool measured = false;  ///< samples and seconds are those of an execution that got there
   std::optional<double> samples, steps, seconds, seconds_low, seconds_high;  ///< to the target
-  double step_samples = 1, delay = 0, models = 1, period = 1, mixing = 0;    ///< SyncShape's
+  /// Useful share of the time under failures, by which the seconds are longer; unset: nothing fails.
+  std::optional<double> goodput;
+  /// Of a budget of samples: until this training is where the smallest steps are after so many.
+  std::optional<double> seconds_as_far;
+  double step_samples = 1, delay = 0, models = 1, period = 1, mixing = 0;  ///< SyncShape's
   /// Samples.
   std::optional<double> noise_scale;
   std::string noise_source;

@@ -506,14 +506,15 @@ void Report::largest_share_is_bottleneck() {
     double TimeShare::*share;
     const char *resource, *words;
   };
-  constexpr Part kParts[] = {{&TimeShare::compute, "compute", "computes"},
-                             {&TimeShare::launch, "launch", "waits for the host to issue operations"},
-                             {&TimeShare::exposed_communication, "communication", "is exposed communication"},
-                             {&TimeShare::waiting, "waiting", "waits for other workers"},
-                             {&TimeShare::bubble, "bubble", "waits for other stages of the pipeline"},
-                             {&TimeShare::input, "input", "waits for input"},
-                             {&TimeShare::server, "server", "waits for a server's processor"},
-                             {&TimeShare::idle, "idle", "waits for nothing that is known"}};
+  constexpr Part kParts[] = {
+      {&TimeShare::compute, "compute", "computes"},
+      {&TimeShare::launch, "launch", "waits for the host to issue operations"},
+      {&TimeShare::exposed_communication, "communication", "is exposed communication"},
+      {&TimeShare::waiting, "waiting", "waits for other workers"},
+      {&TimeShare::bubble, "bubble", "waits for other stages of the pipeline"},
+      {&TimeShare::input, "input", "waits for input"},
+      {&TimeShare::server, "server", "waits for a server's processor"},
+      {&TimeShare::idle, "host", "waits for the host: threads to be woken, or other work on its processors"}};
   const Part& most = *std::max_element(
       std::begin(kParts), std::end(kParts),
       [&](const Part& a, const Part& b) { return time_share.*a.share < time_share.*b.share; });

@@ -2,6 +2,7 @@
 #include "topologies/system.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -163,28 +164,27 @@ double pcie_bandwidth(const Json& spec) {
   return rate != nullptr ? rate->as_bandwidth().bytes_per_second * width_share(*pcie) : 0;
 }
 
-/// What joins the nodes is no class of links, though it is often called one.
-void refuse_network_link(const Json& document, const std::string& path, const Place& place) {
-  if (!path.starts_with("links.")) return;
-  const std::string kind =
-      path.substr(6, path.find('.', 6) == std::string::npos ? path.npos : path.find('.', 6) - 6);
-  static const std::set<std::string, std::less<>> names = {
-      "ib", "infiniband", "ethernet", "eth", "roce", "rdma", "efa", "tcp", "network", "fabric", "slingshot"};
+/// "links.ib" and the like: what lies between nodes is no class of links, and there are three ways to less.
+void check_link_class(const Json& document, const std::string& path, const Place& place) {
   const Json* links = document.is_object() ? document.find("links") : nullptr;
-  if (!names.contains(kind) || (links != nullptr && links->find(kind) != nullptr)) return;
+  if (path.rfind("links.", 0) != 0 || links == nullptr || document.find("network") == nullptr) return;
+  const std::string kind = path.substr(6, path.find('.', 6) - 6);
+  if (links->find(kind) != nullptr || !did_you_mean(kind, links->keys()).empty()) return;
   throw InputError(place,
-                   fmt::format("this system has no links \"{}\"; what joins its nodes is \"network\": --set "
-                               "network.bandwidth=100Gbit/s, and how messages enter it network.transport",
-                               kind));
+                   fmt::format("there is no \"{}\" to set. Links of a node: {}. Between nodes "
+                               "network.bandwidth=12GB/s is the rate of every port, "
+                               "network.oversubscription=1.33 what leaves have too little upwards, and "
+                               "faults.node0/nic0=0.75 (or down) strikes one port",
+                               printable(kind), fmt::join(links->keys(), ", ")));
 }
 
 void apply(const System::Sets& sets, Json& document) {
   for (const auto& [path, value] : sets) {
     const Place place{std::make_shared<const std::string>(set_option(path, value)), 0, 0};
     if (edit(document, path, value, place)) continue;
+    check_link_class(document, path, place);
     if (path.rfind("faults.", 0) == 0 && document.is_object() && document.find("faults") == nullptr)
       document.set("faults", Json::make_object(place));  // most files have none
-    refuse_network_link(document, path, place);
     document.set_path(path, value, place, true);
   }
 }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/console/goodput_text.h"
+#include "app/console/progress_text.h"
 #include "app/console/report_text.h"
 #include "base/json_writer.h"
 #include "base/text.h"
@@ -77,9 +79,9 @@ Table choices_table(const Advice& advice) {
   std::vector<Column> columns = {{"", true}, {"scheme"}, {"devices", true}, {"batch", true}, {"precision"}};
   if (again) columns.push_back({"recompute"});
   if (offloads) columns.push_back({"offload"});
-  columns.insert(columns.end(), {{"memory/device", true}, {"samples/s", true}});
+  columns.insert(columns.end(), {{"memory/device", true, true}, {"samples/s", true}});
   if (tokens) columns.push_back({"tokens/s", true});
-  columns.insert(columns.end(), {{"90 % interval", true}, {"of a step"}});
+  columns.insert(columns.end(), {{"90 % interval", true, true}, {"of a step"}});
   Table table(columns);
   for (const Choice& c : advice.ranked) {
     const Report& r = c.report;
@@ -123,6 +125,49 @@ std::string inexact_text(const Space& space) {
       fmt::join(names, ", "), names.size() == 1 ? "does" : "do");
 }
 
+/// Why not all devices are used.
+std::string idle_devices(const Candidate& c, const Space& space) {
+  const int64_t held = std::max<int64_t>(1, c.devices / c.replicas), replicas = space.devices / held;
+  if (space.devices % held == 0 && space.samples % replicas == 0)
+    return fmt::format("{} of {} devices: more would not make a step of {} samples shorter", c.devices,
+                       space.devices, space.samples);
+  const int64_t whole_step = (space.samples + space.devices - 1) / space.devices * space.devices;
+  return fmt::format(
+      "{} of {} devices: {} samples in a step do not divide by {}, --global-batch {} would use all",
+      c.devices, space.devices, space.samples, space.devices % held == 0 ? replicas : space.devices,
+      whole_step);
+}
+
+/// Goodput and time to a target of the first choice, and the time of the others.
+std::string aims_lines(const Advice& advice) {
+  std::string out = goodput_lines(advice.ranked[0].report);
+  for (std::size_t i = 0; i < advice.ranked.size(); ++i) {
+    const std::string lines = progress_lines({advice.ranked[i].report});
+    if (!lines.empty())
+      out += fmt::format("{}: {}", i + 1, i == 0 ? lines : lines.substr(0, lines.find('\n') + 1));
+  }
+  return out;
+}
+
+/// What more samples in a step would give.
+std::string larger_text(const Advice& advice, const Space& space) {
+  if (!advice.larger) return "";
+  const Advice::Larger& l = *advice.larger;
+  const double now = advice.ranked[0].report.samples_per_second;
+  return fmt::format(
+      "A larger batch is worth more: {} samples in a step instead of {} would give {} samples/s ({:+.0f} %) "
+      "with "
+      "{} and {} on each of {} device{}; the learning rate belongs to the batch.\n",
+      whole(l.samples), whole(space.samples), grouped(l.rate), 100 * (l.rate / now - 1), l.scheme, l.batch,
+      l.devices, l.devices == 1 ? "" : "s");
+}
+
+/// Schemes that were not asked for and are nowhere near are no news.
+bool worth_a_line(const Outcome& o, const Advice& advice, const Space& space) {
+  if (space.schemes != exact_schemes()) return true;
+  return std::max(o.rate, o.at_most) >= 0.5 * advice.ranked[0].report.samples_per_second;
+}
+
 }  // namespace
 
 std::vector<std::string> reasons(const Choice& choice, const AdviceContext& context) {
@@ -130,9 +175,7 @@ std::vector<std::string> reasons(const Choice& choice, const AdviceContext& cont
   const Report& r = choice.report;
   const auto per_node = static_cast<int64_t>(context.system->accelerators().size());
   std::vector<std::string> out;
-  if (c.devices < context.space->devices)
-    out.push_back(fmt::format("{} of {} devices: more would not make a step of {} samples shorter", c.devices,
-                              context.space->devices, context.space->samples));
+  if (c.devices < context.space->devices) out.push_back(idle_devices(c, *context.space));
   if (c.tensor > 1) {
     const bool inside = c.tensor <= per_node;
     out.push_back(
@@ -197,15 +240,18 @@ std::string advice_text(const Advice& advice, const AdviceContext& context, int 
   if (const MemoryUse& memory = advice.ranked[0].report.memory; memory.barely_fits())
     prose += fmt::format("The first takes {} of {} on a device. {}\n", to_text(memory.needed()),
                          to_text(memory.capacity), barely_fits_text());
-  prose += inexact_text(*context.space);
+  prose += larger_text(advice, *context.space) + aims_lines(advice) + inexact_text(*context.space);
   for (std::size_t f = 0; f < advice.outcomes.size(); ++f) {
+    if (!worth_a_line(advice.outcomes[f], advice, *context.space)) continue;
     const std::string text = outcome_text(advice.outcomes[f], f, advice);
     if (!text.empty()) prose += "Not chosen, " + text + ".\n";
   }
-  prose += fmt::format("Of {} ways {} were simulated; {}.\n", whole(advice.ways), advice.simulated,
-                       advice.complete ? "the others do not fit or cannot be faster than the second"
+  prose +=
+      fmt::format("Of {} ways {} were simulated; {}.\n", whole(advice.ways), advice.simulated,
+                  advice.complete      ? "the others do not fit or cannot be faster than the second"
+                  : advice.interrupted ? "the search was interrupted there, and others may be faster"
                                        : "the search ended there, and others may be faster than the second");
-  std::string out = context.heading + "\n\n" + choices_table(advice).text(true, columns) +
+  std::string out = wrapped(context.heading, columns) + "\n\n" + choices_table(advice).text(true, columns) +
                     wrapped(prose, columns) + "\nPredict it:\n  " + shell_line(context.predict) + "\n";
   if (!context.run.empty()) {
     out += "Run it:\n  " + shell_line(context.run) + "\n";
@@ -239,8 +285,10 @@ NamedCells csv_row(const Choice& choice, std::size_t rank) {
           {"samples_per_second", real(r.samples_per_second)},
           {"samples_per_second_low", real(r.interval.low)},
           {"samples_per_second_high", real(r.interval.high)},
-          {"tokens_per_second", real(r.tokens_per_second)},
-          {"bottleneck", r.bottleneck.resource}};
+          {"tokens_per_second", r.tokens_per_second > 0 ? real(r.tokens_per_second) : ""},
+          {"bottleneck", r.bottleneck.resource},
+          {"goodput_share", r.goodput ? real(r.goodput->share) : ""},
+          {"seconds_to_target", r.progress && r.progress->seconds ? real(*r.progress->seconds) : ""}};
 }
 
 JsonWriter choice_json(const Choice& choice, std::size_t rank, const AdviceContext& context) {
@@ -271,6 +319,8 @@ JsonWriter choice_json(const Choice& choice, std::size_t rank, const AdviceConte
       {"waiting", t.waiting}, {"bubble", t.bubble}, {"input", t.input},
       {"server", t.server},   {"idle", t.idle}};
   out["bottleneck"] = r.bottleneck.resource;
+  if (r.goodput) out["goodput_share"] = r.goodput->share;
+  if (r.progress) out["progress"] = progress_json(*r.progress);
   out["reasons"] = reasons(choice, context);
   return out;
 }
@@ -318,6 +368,12 @@ std::string advice_json(const Advice& advice, const AdviceContext& context) {
   out["ways"] = advice.ways;
   out["simulated"] = advice.simulated;
   out["complete"] = advice.complete;
+  if (advice.larger)
+    out["larger_batch"] = {{"samples_per_step", advice.larger->samples},
+                           {"scheme", advice.larger->scheme},
+                           {"devices", advice.larger->devices},
+                           {"batch_per_device", advice.larger->batch},
+                           {"samples_per_second", advice.larger->rate}};
   out["predict"] = words_json(context.predict);
   out["run"] = words_json(context.run);
   out["run_notes"] = context.run_notes;

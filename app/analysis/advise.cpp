@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <tuple>
 
 #include "app/analysis/answer.h"
+#include "app/console/interrupt.h"
 #include "base/in_parallel.h"
 #include "sim/capacity.h"
 
@@ -174,9 +176,11 @@ class Searcher {
     std::vector<std::size_t> distinct;
     for (const auto& [key, at] : stages) distinct.push_back(at);
     say(fmt::format("timing {} kinds of stage of {} ways ...", distinct.size(), all_.size()));
-    in_parallel(distinct.size(), search_.threads,
-                [&](std::size_t i) { times_.seconds(all_[distinct[i]], again); });
-    for (const Candidate& c : all_) bounds_.push_back(bound(c, space_.samples, times_.seconds(c, again)));
+    in_parallel(distinct.size(), search_.threads, [&](std::size_t i) {
+      if (!interrupted) times_.seconds(all_[distinct[i]], again);
+    });
+    for (const Candidate& c : all_)
+      bounds_.push_back(interrupted ? INFINITY : bound(c, space_.samples, times_.seconds(c, again)));
     order_.resize(all_.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_sort(order_.begin(), order_.end(),
@@ -192,6 +196,8 @@ class Searcher {
     return rates.size() < wanted ? 0 : rates[wanted - 1];
   }
 
+  int64_t most_simulated() const { return space_.devices > kLarge ? kMostSimulatedLarge : kMostSimulated; }
+
   void go_through(bool offload) {
     offload_ = offload;
     too_big_.clear();
@@ -199,7 +205,7 @@ class Searcher {
     for (std::size_t next = 0; next < order_.size();) {
       const double least = floor();
       const bool decided = bounds_[order_[next]] <= least;
-      if (simulated_ >= (space_.devices > kLarge ? kMostSimulatedLarge : kMostSimulated)) {
+      if (simulated_ >= most_simulated()) {
         complete_ = decided;
         return;
       }
@@ -211,6 +217,10 @@ class Searcher {
         if (worth_judging(i)) wave.push_back(i);
       }
       judge(wave, decided ? 0 : least);
+      if (interrupted) {
+        complete_ = false;
+        return;
+      }
     }
   }
 
@@ -242,11 +252,16 @@ class Searcher {
 
   void judge(const std::vector<std::size_t>& wave, double least) {
     std::vector<Verdict> found(wave.size());
-    in_parallel(wave.size(), search_.threads,
-                [&](std::size_t i) { found[i] = verdict(all_[wave[i]], least); });
+    in_parallel(wave.size(), search_.threads, [&](std::size_t i) {
+      if (!interrupted) found[i] = verdict(all_[wave[i]], least);
+    });
     for (std::size_t i = 0; i < wave.size(); ++i) keep(wave[i], std::move(found[i]));
     judged_ += wave.size();
-    say(fmt::format("{} ways, looked into {}, simulated {} ...", all_.size(), judged_, simulated_));
+    const std::size_t most = static_cast<std::size_t>(most_simulated());
+    const std::size_t share =
+        std::max(100 * judged_ / all_.size(), 100 * static_cast<std::size_t>(simulated_) / most);
+    say(fmt::format("looked into {} of {} ways, simulated {} of at most {} ...{}", judged_, all_.size(),
+                    simulated_, most, time_left(share)));
   }
 
   /// From what costs least time on.
@@ -363,6 +378,7 @@ class Searcher {
     out.ways = static_cast<int64_t>(all_.size());
     out.simulated = simulated_;
     out.complete = complete_;
+    out.interrupted = interrupted;
     if (best_.empty()) refuse();
     std::vector<std::size_t> ranked;
     for (const auto& [shape, at] : best_) ranked.push_back(at);
@@ -374,6 +390,7 @@ class Searcher {
       say(fmt::format("explaining choice {} of {} ...", out.ranked.size() + 1, ranked.size()));
       out.ranked.push_back(choice(all_[i], verdicts_[i].saver));
     }
+    if (!interrupted) out.larger = larger(all_[ranked[0]], verdicts_[ranked[0]]);
     if (out.ranked.size() > 1)
       out.first_beats_second = probability_faster(out.ranked[0].report, out.ranked[1].report);
     for (std::size_t f = 0; f < space_.schemes.size(); ++f) {
@@ -394,7 +411,63 @@ class Searcher {
     return out;
   }
 
+  /// Of more samples in a step: the first choice with larger batches or more of them, and every device with
+  /// the whole model.
+  std::optional<Advice::Larger> larger(const Candidate& c, const Verdict& first) {
+    constexpr double kWorthTelling = 1.1, kLittle = 1.05;
+    std::optional<Advice::Larger> out;
+    double before = first.rate;
+    for (const int64_t factor : {2, 4, 8}) {
+      if (interrupted || (space_.devices > kLarge && factor > 2)) break;
+      say(fmt::format("the first choice with {} times the samples in a step ...", factor));
+      const int64_t samples = checked_mul(space_.samples, factor, "the samples of a step");
+      std::vector<Advice::Larger> ways = {{samples, c.scheme, c.devices, c.batch * factor}};
+      if (resolved(c.scheme, search_).scheme->pipeline != nullptr && c.micro_batches > 1)
+        ways.push_back({samples,
+                        with_settings(c.scheme, fmt::format("microbatches={}", c.micro_batches * factor)),
+                        c.devices, c.batch});
+      if (space_.schemes[0] == "allreduce" && samples % space_.devices == 0)
+        ways.push_back({samples, "allreduce", space_.devices, samples / space_.devices});
+      double best = 0;
+      for (Advice::Larger& way : ways) {
+        way.rate = rate_of(way, c.precision, first.saver);
+        if (way.rate <= best) continue;
+        best = way.rate;
+        if (best > kWorthTelling * first.rate && best > kLittle * before) out = way;
+      }
+      before = std::max(before, best);
+    }
+    return out;
+  }
+
+  /// 0 where it does not fit or cannot be.
+  double rate_of(const Advice::Larger& way, Precision precision, const Saver& saver) const {
+    try {
+      const ResolvedScheme scheme = resolved(way.scheme, search_);
+      Prediction p = q_.prediction(way.devices);
+      p.job.scheme = &scheme;
+      p.job.batch = way.batch;
+      p.job.precision = precision;
+      p.job.recompute = saver.recompute;
+      p.job.offload = saver.offload;
+      p.timeline = false;
+      return memory_on(p, p.devices).fits() ? throughput(p) : 0;
+    } catch (const InputError&) {
+      return 0;
+    }
+  }
+
+  /// By the time that passed and the share of the search that is done, in per cent.
+  std::string time_left(std::size_t share) const {
+    const auto passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (share == 0 || passed < 5) return "";
+    return fmt::format(
+        " {} %, at most {:.0f} s left", share,
+        passed * static_cast<double>(100 - std::min<std::size_t>(share, 100)) / static_cast<double>(share));
+  }
+
   [[noreturn]] void refuse() {
+    if (interrupted) throw InputError("interrupted before any way was found");
     if (all_.empty())
       throw InputError(fmt::format("no way to train {} with {} samples in a step on at most {} devices",
                                    space_.graph->name(), space_.samples, space_.devices));
@@ -421,7 +494,8 @@ class Searcher {
     q_.recompute = saver.recompute;
     q_.offload = saver.offload;
     q_.timeline = false;
-    return {c, saver.recompute, saver.offload, answer(q_, c.devices)};
+    return {c, saver.recompute, saver.offload,
+            interrupted ? simulate(q_.prediction(c.devices)) : answer(q_, c.devices)};
   }
 
   void say(std::string_view text) const {
@@ -441,6 +515,7 @@ class Searcher {
   std::map<std::size_t, Outcome> outcomes_;  ///< by family
   int64_t simulated_ = 0;
   std::size_t judged_ = 0;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   bool offload_ = false, complete_ = true;
 };
 

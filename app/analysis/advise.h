@@ -47,8 +47,19 @@ struct Advice {
   std::vector<Outcome> outcomes;             ///< one per scheme, in order
   int64_t ways = 0;                          ///< candidates
   int64_t simulated = 0;
-  /// False: the search ended by its limit, and candidates are left that may be faster than the second.
+  /// False: the search ended by its limit, or was interrupted, and candidates are left that may be faster
+  /// than the second.
   bool complete = true;
+  bool interrupted = false;
+  /// What the first choice would give with more samples in a step, where that is a tenth and more: those
+  /// beyond which four times as many give little; else absent.
+  struct Larger {
+    int64_t samples = 0;
+    std::string scheme;
+    int64_t devices = 1, batch = 1;
+    double rate = 0;
+  };
+  std::optional<Larger> larger;
 };
 
 /// Candidates are taken in the order of a bound on their rate: the time of one micro-batch on one stage,
@@ -57,8 +68,8 @@ struct Advice {
 /// more than 64 devices). As each is simulated as `predict` does, no candidate of a complete search is
 /// predicted faster than the first. Of recomputation the least that lets a candidate fit is taken, of none,
 /// norms and activations, blocks. `question`: its scheme, batch, precision, recomputation and offload count
-/// for nothing. The result depends on `threads` in nothing. Throws InputError where no candidate fits, or
-/// none exists.
+/// for nothing. The result depends on `threads` in nothing. Where `interrupted` is set the search ends with
+/// what it has found. Throws InputError where no candidate fits, or none exists.
 Advice advise(Question& question, const Space& space, const Search& search);
 
 /// P(a is faster than b) when both rates are lognormal to either side and errors that both have cancel

@@ -68,22 +68,6 @@ std::string crossed(const System& system, const std::vector<int64_t>& devices) {
 
 }  // namespace
 
-std::string change_words(const std::string& name, const std::string& value) {
-  if (name == "without") return "without " + value;
-  if (name == "bridges") return "with NVLink bridges " + value;
-  if (name == "device") return "with " + value;
-  if (name == "place") return "on devices " + value;
-  return fmt::format("with {}={}", name, value);
-}
-
-std::string lack_words(const std::string& name, const std::string& value) {
-  if (name == "without") return "with its " + value;
-  if (name == "bridges") return "without NVLink bridges " + value;
-  if (name == "device") return "with its own devices";
-  if (name == "place") return "on its first devices";
-  return fmt::format("without {}={}", name, value);
-}
-
 std::optional<Worth::At> Worth::largest() const {
   std::optional<At> out;
   for (const At& a : at) {

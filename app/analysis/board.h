@@ -14,13 +14,6 @@
 
 namespace tandem::app {
 
-/// "without nvlink", "with NVLink bridges 0-1,2-3", "with rtx-4090", "on devices 0,1,4,5", else
-/// "with path=value": a change of a system (System::Sets) as people say it.
-std::string change_words(const std::string& name, const std::string& value);
-
-/// The same of the side without the change: "with its nvlink", "without NVLink bridges 0-1,2-3", ...
-std::string lack_words(const std::string& name, const std::string& value);
-
 /// A change of the rate that is smaller is not worth it.
 inline constexpr double kWorth = 0.03;
 

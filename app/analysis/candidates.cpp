@@ -121,6 +121,7 @@ class Enumeration {
     c.family = number_;
     c.devices = devices;
     if (devices > kMostServed && served()) return;
+    if (devices == 1 && as_one_does()) return;
     if (family_.has("tensor") && family_.has("pipeline")) return grids(c);
     c.replicas = family_.one_replica() ? 1 : devices;
     if (family_.scheme() == "zero") return stages_of_zero(c);
@@ -134,6 +135,13 @@ class Enumeration {
   std::vector<int64_t> sizes(std::string_view axis, int64_t devices) const {
     if (!family_.open(axis)) return {family_.count(axis)};
     return divisors(devices);
+  }
+
+  /// On one device the scheme is what all-reduce is, which is tried too.
+  bool as_one_does() const {
+    const auto& all = space_.schemes;
+    if (std::find(all.begin(), all.end(), "allreduce") == all.end()) return false;
+    return served() || family_.scheme() == "one-weird-trick" || family_.scheme() == "hybrid";
   }
 
   bool served() const {

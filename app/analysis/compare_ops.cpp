@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
+
+#include "app/console/labels.h"
 
 namespace tandem::app {
 
@@ -16,19 +19,63 @@ constexpr std::string_view kWaiting = "waiting";  // for others, apart from the 
 constexpr std::string_view kLaneNames[] = {"compute", "comm", kWaiting, "copy", "host", "offload", "reload"};
 
 using Seconds = std::map<std::pair<std::string, std::string>, double>;
+using Stretches = std::vector<std::pair<double, double>>;
 
-/// Seconds of each (lane, label) per worker and iteration.
+/// Seconds that some stretch covers.
+double covered(Stretches all) {
+  std::sort(all.begin(), all.end());
+  double out = 0, until = -INFINITY;
+  for (const auto& [start, end] : all) {
+    out += std::max(0.0, end - std::max(start, until));
+    until = std::max(until, end);
+  }
+  return out;
+}
+
+/// What a key took in the iterations of workers that have it.
+struct Part {
+  double seconds = 0;
+  std::set<std::pair<uint32_t, uint32_t>> runs;  ///< (instance, iteration)
+};
+
+/// Iterations from one average of models to the next, of which a timeline may show only those with one.
+int64_t period(const Report& report) {
+  const std::string every = report_input(report, "scheme.every");
+  int64_t out = 1;
+  std::from_chars(every.data(), every.data() + every.size(), out);
+  return std::max<int64_t>(1, out);
+}
+
+/// Seconds of each (lane, label) per worker and iteration. A lane waits where some of its ops do and none
+/// runs: ops that are ready together wait together.
 Seconds per_iteration(const Report& report) {
-  Seconds out;
+  std::map<std::pair<std::string, std::string>, Part> parts;
   std::set<std::pair<uint32_t, uint32_t>> runs;
+  std::map<std::pair<std::string, uint32_t>, std::pair<Stretches, Stretches>> lanes;  // runs, runs or waits
   for (const TimelineEntry& e : report.timeline) {
     if (e.role != "worker") continue;
-    const auto key =
-        e.waits() ? std::pair(std::string(kWaiting), "before " + e.lane) : std::pair(e.lane, e.label);
-    out[key] += std::max(0.0, e.end_seconds - e.start_seconds);
+    auto& [busy, any] = lanes[{e.lane, e.instance}];
+    any.emplace_back(e.start_seconds, e.end_seconds);
+    Part& part = e.waits() ? parts[{std::string(kWaiting), "before " + e.lane}] : parts[{e.lane, e.label}];
+    part.runs.emplace(e.instance, e.iteration);
     runs.emplace(e.instance, e.iteration);
+    if (e.waits()) continue;
+    busy.push_back(any.back());
+    part.seconds += std::max(0.0, e.end_seconds - e.start_seconds);
   }
-  for (auto& [key, seconds] : out) seconds /= static_cast<double>(runs.size());
+  for (const auto& [lane, stretches] : lanes) {
+    const auto waits = parts.find({std::string(kWaiting), "before " + lane.first});
+    if (waits != parts.end()) waits->second.seconds += covered(stretches.second) - covered(stretches.first);
+  }
+  Seconds out;
+  const auto every = static_cast<uint32_t>(period(report));
+  for (const auto& [key, part] : parts) {
+    const bool rare = std::all_of(part.runs.begin(), part.runs.end(),
+                                  [&](const auto& run) { return (run.second + 1) % every == 0; });
+    const bool periodic = every > 1 && (rare || part.runs.size() < runs.size());
+    const double iterations = static_cast<double>(periodic ? part.runs.size() * every : runs.size());
+    if (part.seconds > 0) out[key] = part.seconds / iterations;
+  }
   return out;
 }
 
@@ -71,18 +118,12 @@ OpComparison compare_ops(const Report& a, const Report& b) {
 Table op_table(const std::vector<OpPair>& pairs, const std::string& a_name, const std::string& b_name,
                std::size_t most) {
   const bool lanes = !pairs.empty() && pairs[0].label.empty();
-  std::vector<Column> columns = {{"lane"}};
-  if (!lanes) columns.push_back({"op"});
-  columns.insert(columns.end(),
-                 {{a_name + " ms", true}, {b_name + " ms", true}, {"B - A ms", true}, {"difference", true}});
-  Table table(std::move(columns));
+  Table table(
+      {{a_name, true}, {b_name, true}, {"B - A", true}, {"difference", true}, {lanes ? "lane" : "op"}});
   for (std::size_t i = 0; i < std::min(most, pairs.size()); ++i) {
     const OpPair& p = pairs[i];
-    std::vector<std::string> row = {p.lane};
-    if (!lanes) row.push_back(p.label);
-    row.insert(row.end(), {milliseconds(p.a), milliseconds(p.b), fmt::format("{:+.3f}", 1e3 * p.difference()),
-                           percent(p)});
-    table.add(std::move(row));
+    table.add({milliseconds(p.a), milliseconds(p.b), fmt::format("{:+.3f}", 1e3 * p.difference()), percent(p),
+               lanes ? p.lane : fmt::format("{} ({})", p.label, p.lane)});
   }
   return table;
 }
@@ -98,7 +139,5 @@ std::string largest_disagreement(const OpComparison& comparison, const Report& a
                                                           100 * std::abs(p.difference()) / a.iteration_median)
                                             : "");
 }
-
-std::string engine_word(const Report& report) { return report.engine == "exec" ? "executed" : "predicted"; }
 
 }  // namespace tandem::app

@@ -34,7 +34,4 @@ Table op_table(const std::vector<OpPair>& pairs, const std::string& a_name, cons
 /// iteration." Empty when there is nothing to compare.
 std::string largest_disagreement(const OpComparison& comparison, const Report& a, const Report& b);
 
-/// "predicted" or "executed".
-std::string engine_word(const Report& report);
-
 }  // namespace tandem::app

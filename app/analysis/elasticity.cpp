@@ -27,8 +27,9 @@ constexpr double kStep = 1.01;
 // rounds than such a rate needs.
 constexpr double kStepByArrival = 1.05;
 constexpr int32_t kRoundsByArrival = 60;
+constexpr double kWideStep = 1.2;
 constexpr double kUnlimited = 1e3;
-constexpr double kSumOfAll = 1.1;  // no more, without host.core_speed, which is the speed of others, too
+constexpr double kSumOfAll = 1.1;         // no more
 constexpr std::size_t kMostListed = 400;  // links in a report; of those left out nothing is known
 constexpr int64_t kMostEventsVaried = 3'000'000;
 // Where the prediction may have made fewer rounds than changes do.
@@ -95,13 +96,13 @@ class Perturbed {
     return throughput(p);
   }
 
-  /// Both predictions at the same time.
+  /// Whole numbers (channels of a collective, its algorithm) jump somewhere, and a jump within a small step
+  /// looks steep: what falls with a wider step is one, and no slope.
   double slope(const Resource& r, int64_t devices) const {
-    const double up = step(), factors[] = {up, 1 / up};
-    double rates[2];
-    in_parallel(2, 2, [&](std::size_t i) { rates[i] = rate(r, factors[i], devices); });
-    const double value = std::log(rates[0] / rates[1]) / (2 * std::log(up));
-    return std::abs(value) < 5e-5 ? 0 : value;  // below what picoseconds of a step resolve
+    const double near = slope(r, devices, step());
+    if (near >= 0) return near;
+    const double wide = slope(r, devices, kWideStep);
+    return wide < near / 3 ? wide : std::max(0.0, wide);
   }
 
   /// With nothing changed, by as many rounds as with changes; where these are what the report has, its rate.
@@ -114,14 +115,24 @@ class Perturbed {
   double unlimited(const Resource& r, int64_t devices, double now) const {
     return gain(rate(r, r.most(), devices), now);
   }
+  /// Who has more of something may leave it unused.
   static double gain(double rate, double now) {
     const double value = rate / now - 1;
-    return std::abs(value) < 5e-7 ? 0 : value;
+    return value < 5e-7 ? 0 : value;
   }
 
   double step() const { return by_arrival_ ? kStepByArrival : kStep; }
 
  private:
+  /// Both predictions at the same time.
+  double slope(const Resource& r, int64_t devices, double up) const {
+    const double factors[] = {up, 1 / up};
+    double rates[2];
+    in_parallel(2, 2, [&](std::size_t i) { rates[i] = rate(r, factors[i], devices); });
+    const double value = std::log(rates[0] / rates[1]) / (2 * std::log(up));
+    return std::abs(value) < 5e-5 ? 0 : value;  // below what picoseconds of a step resolve
+  }
+
   const Question& q_;
   bool by_arrival_;
   std::optional<double> scale_;
@@ -165,6 +176,9 @@ double busy_threads(const System& system, const Report& report) {
   return most;
 }
 
+/// What the host's cores do besides decoding: host.core_speed turns it, too.
+bool of_cores(const Resource& r) { return r.path == "threads" || r.path == "launch"; }
+
 /// The resources that can matter to the report, those that most likely do first.
 std::vector<Resource> candidates(const Question& q, const Report& report) {
   const bool all_links = report.links.size() >= kMostListed;
@@ -176,10 +190,11 @@ std::vector<Resource> candidates(const Question& q, const Report& report) {
     if (!link_kind(r).empty() && kind == kinds.end() && !all_links) continue;
     if (r.path == "server" && report.staleness.count() == 0 && report.time_share.server == 0) continue;
     if (r.path.rfind("host.", 0) == 0 && !q.input) continue;
-    const double busy = kind == kinds.end() ? 0.5 : kind->second;
+    if (r.path == "host.core_speed" && report.time_share.input == 0) continue;  // decoding is in time
+    if (r.path == "threads" && threads == 0 && !all_links) continue;
+    const double busy = r.path == "threads" ? threads : kind == kinds.end() ? 0.5 : kind->second;
     double likely = share_of(report, r) * (1 + busy);
-    if (r.path == "host.core_speed")  // it is the speed of those threads, too
-      likely = std::max(likely, report.time_share.exposed_communication * (1 + threads));
+    if (of_cores(r)) likely = std::max(likely, 2 * report.time_share.input);  // before host.core_speed
     out.emplace_back(likely, std::move(r));
   }
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -230,6 +245,8 @@ std::vector<Resource> resources_of(const Question& q) {
   out.push_back({"launch", 1, false, &Speeds::launch});
   out.push_back({"server", 1, false, &Speeds::server});
   out.push_back({"latency", 1, false, &Speeds::latency});
+  if (q.system.accelerators().size() > 1) out.push_back({"library", 1, false, &Speeds::library});
+  if (q.system.nodes() > 1) out.push_back({"threads", 1, false, &Speeds::threads});
   if (q.system.packet_loss().kind == PacketLoss::Kind::tcp)
     out.push_back({"timers", 1, false, &Speeds::timers});
   return out;
@@ -254,6 +271,24 @@ double rate_with(const Question& q, const Resource& resource, double factor, int
   return Perturbed(q).rate(resource, factor, devices);
 }
 
+namespace {
+
+/// Of host.core_speed what is no part of the launches and of a network library's threads, which have theirs.
+void leave_own_part(std::vector<Elasticity>& all, std::size_t count) {
+  const auto cores = std::find_if(all.begin(), all.end(),
+                                  [](const Elasticity& e) { return e.resource.path == "host.core_speed"; });
+  if (cores == all.end()) return;
+  double own = *cores->at[count];
+  for (const Elasticity& e : all) {
+    if (of_cores(e.resource)) own -= *e.at[count];
+  }
+  constexpr double kNone = 0.005;  // of differences of slopes
+  cores->at[count] = own < kNone ? 0 : own;
+  if (own < kNone) cores->unlimited[count] = 0;
+}
+
+}  // namespace
+
 std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
   std::vector<std::size_t> fitting;
   for (std::size_t i = 0; i < q.devices.size(); ++i) {
@@ -277,6 +312,7 @@ std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
                   e.unlimited[i] = perturbed.unlimited(e.resource, q.devices[i], now);
                 });
   }
+  for (const std::size_t i : fitting) leave_own_part(out, i);
   const std::size_t last = fitting.back();
   std::stable_sort(out.begin(), out.end(), [&](const Elasticity& a, const Elasticity& b) {
     return std::abs(*a.at[last]) > std::abs(*b.at[last]);
@@ -299,10 +335,12 @@ void find_bottleneck(const Question& q, Report& report) {
   }
   const Perturbed perturbed(q);
   Resource best;
-  double most = -1, sum = 0;
+  double most = -1, sum = 0, cores = 0;
   for (Resource& r : candidates(q, report)) {
-    const double slope = perturbed.slope(r, report.devices);
-    sum += r.path == "host.core_speed" ? 0 : slope;
+    double slope = perturbed.slope(r, report.devices);
+    if (of_cores(r)) cores += slope;
+    if (r.path == "host.core_speed") slope = std::max(0.0, slope - cores);
+    sum += slope;
     if (slope > most) most = slope, best = std::move(r);
     if (most > kSumOfAll - std::max(sum, most)) break;  // none of the others can be larger
   }
@@ -413,8 +451,9 @@ std::string elasticities_as(const Question& q, const std::vector<Elasticity>& al
          "d log(samples/s) / d log(resource): 0.300 means that 1 % more of it gives 0.30 % more "
          "samples/s.\nUnlimited: what as good as endless of it would give. Where that is little, the figure "
          "beside it is true of the next per cent only.\nlaunch: the host's work for a step. server: "
-         "processors "
-         "of servers. latency: of messages and collectives, besides their bytes." +
+         "processors of servers. latency: of messages and collectives, besides their bytes. library: what a "
+         "collective library's kernels move between devices of a node, where links carry more. threads: of "
+         "network libraries, between nodes." +
          std::string(q.system.packet_loss().kind == PacketLoss::Kind::tcp ? " timers: of retransmissions.\n"
                                                                           : "\n");
 }

@@ -29,9 +29,11 @@ struct Resource {
 };
 
 /// Every link class, the network where several nodes make it matter, the host's storage and cores; then
-/// "compute", "launch", "server" and "latency", and "timers" where packets are lost. Together they are all
-/// that a step takes time for, but for fixed rates (staging buffers, single streams), so that elasticities
-/// add up to 1 or a little less.
+/// "compute", "launch", "server" and "latency", with several devices "library" (what a collective library's
+/// kernels move at most), with several nodes "threads" (of network libraries), and "timers" where packets are
+/// lost. Together they are all that a step takes time for, but for fixed rates (staging buffers, single
+/// streams), so that elasticities add up to 1 or a little less. Of
+/// host.core_speed, which runs launches and threads too, what is neither counts.
 std::vector<Resource> resources_of(const Question& question);
 
 /// The question's system with one resource of its file turned by `factor`. Throws InputError.
@@ -47,7 +49,8 @@ struct Elasticity {
   Resource resource;
   /// d log(samples/s) / d log(resource) per entry of Question::devices: central difference of the whole
   /// prediction over a step of 1 % up and down (5 % where the order of arrival decides), so at a kink the
-  /// mean of both sides. Absent where that many devices do not hold the model.
+  /// mean of both sides. Below 0 only where a step of 20 % says so too. Absent where that many devices do not
+  /// hold the model.
   std::vector<std::optional<double>> at;
   /// The relative gain in samples/s with a thousand times as much of it, which tells of a kink.
   std::vector<std::optional<double>> unlimited;

@@ -13,7 +13,11 @@ namespace tandem::app {
 
 namespace {
 
-constexpr const char* kTargets[] = {"target-loss", "epochs", "tokens"};
+using Target = TrainingProgress::Target;
+constexpr std::pair<const char*, Target> kTargets[] = {{"target-loss", Target::loss},
+                                                       {"epochs", Target::epochs},
+                                                       {"tokens", Target::tokens},
+                                                       {"samples", Target::samples}};
 
 /// "40000@32".
 void read_needed(const Arguments& a, ProgressQuestion& q) {
@@ -145,6 +149,8 @@ class Answer {
       const auto tokens = static_cast<double>(graph_.tokens_per_sample());
       if (!(tokens > 0)) refuse_option("tokens", fmt::format("samples of {} are no tokens", graph_.name()));
       p_.samples = q_.value / tokens;
+    } else if (q_.target == TrainingProgress::Target::samples) {
+      p_.samples = q_.value;
     } else if (q_.epoch_samples || facts_.epoch_samples) {
       p_.samples = q_.value * q_.epoch_samples.value_or(facts_.epoch_samples.value_or(0));
       p_.sources.push_back("samples of an epoch: " +
@@ -159,12 +165,17 @@ class Answer {
   }
 
   void times() {
+    if (report_.goodput) p_.goodput = report_.goodput->share;
     const auto over = [&](double rate) -> std::optional<double> {
+      rate *= p_.goodput.value_or(1);
       return rate > 0 ? std::optional(*p_.samples / rate) : std::nullopt;
     };
     p_.seconds = over(report_.samples_per_second);
     p_.seconds_low = over(report_.interval.high);
     p_.seconds_high = over(report_.interval.low);
+    const bool budget = p_.target != TrainingProgress::Target::loss;
+    if (budget && p_.seconds && p_.efficiency && *p_.efficiency > 0)
+      p_.seconds_as_far = *p_.seconds / *p_.efficiency;
   }
 
   static constexpr double kManySteps = 1000;  ///< of a training whose length is unknown
@@ -187,6 +198,7 @@ std::vector<Flag> progress_flags() {
        "(docs/progress.md)"},
       {"epochs", "N", "the same for so many passes over the data"},
       {"tokens", "N", "the same for so many tokens, such as 300e9"},
+      {"samples", "N", "the same for so many samples"},
       {"noise-scale", "SAMPLES",
        "with these: the gradient noise scale, which \"tandem run --measure-noise\" measures"},
       {"samples-to-target", "SAMPLES@BATCH",
@@ -197,25 +209,24 @@ std::vector<Flag> progress_flags() {
 
 std::optional<ProgressQuestion> read_progress_question(const Arguments& a) {
   std::vector<std::string> given;
-  for (const char* target : kTargets) {
-    if (a.has(target)) given.emplace_back(target);
+  ProgressQuestion q;
+  for (const auto& [option, target] : kTargets) {
+    if (!a.has(option)) continue;
+    given.emplace_back(option);
+    q.target = target;
   }
   if (given.size() > 1)
     throw UsageError(fmt::format("--{} and --{} are two targets: give one", given[0], given[1]));
   const auto belongs = [&](const char* option, const char* to) {
     if (a.has(option) && (given.empty() || (std::string_view(to) != "" && given[0] != to)))
-      throw UsageError(fmt::format(
-          "--{} needs {}", option,
-          *to == '\0' ? "a target: --target-loss, --epochs or --tokens" : fmt::format("--{}", to)));
+      throw UsageError(fmt::format("--{} needs {}", option,
+                                   *to == '\0' ? "a target: --target-loss, --epochs, --tokens or --samples"
+                                               : fmt::format("--{}", to)));
   };
   belongs("noise-scale", "");
   belongs("samples-to-target", "target-loss");
   belongs("epoch-samples", "epochs");
   if (given.empty()) return {};
-  ProgressQuestion q;
-  q.target = given[0] == "epochs"   ? TrainingProgress::Target::epochs
-             : given[0] == "tokens" ? TrainingProgress::Target::tokens
-                                    : TrainingProgress::Target::loss;
   q.value = a.real(given[0], 0, 1e-12, 1e18);
   if (a.has("noise-scale")) q.noise_scale = a.real("noise-scale", 0, 1e-9, 1e18);
   if (a.has("epoch-samples")) q.epoch_samples = a.real("epoch-samples", 0, 1, 1e18);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Time to train, and what samples are worth under the scheme, where a target is asked for: --target-loss,
-// --epochs or --tokens. The formulas are schemes/progress.h's; what they need comes from options, from what
-// is published of the model (calibration/profiles/progress.json), or from a run. What is not known is said.
+// --epochs, --tokens or --samples. The formulas are schemes/progress.h's; what they need comes from options,
+// from what is published of the model (calibration/profiles/progress.json), or from a run. What is not known
+// is said.
 #include <optional>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct ProgressQuestion {
   std::optional<double> epoch_samples;
 };
 
-/// --target-loss, --epochs, --tokens, --noise-scale, --samples-to-target and --epoch-samples with their help.
+/// --target-loss, --epochs, --tokens, --samples, --noise-scale, --samples-to-target and --epoch-samples with
+/// their help.
 std::vector<Flag> progress_flags();
 /// Nothing where no target is given. Throws UsageError: two targets, or what belongs to a target without one.
 std::optional<ProgressQuestion> read_progress_question(const Arguments& arguments);
@@ -41,7 +43,8 @@ struct LearningFacts {
 /// `target_loss`: 0 where the target is another. Throws InputError where the file is damaged. O(layers).
 LearningFacts learning_facts(const Graph& graph, double target_loss);
 
-/// Fills report.progress, where the report fits: of the Program that it is about. O(ops).
+/// Fills report.progress, where the report fits: of the Program that it is about. Its times count
+/// report.goodput where that is there: fill it before. O(ops).
 void add_progress(const ProgressQuestion& question, const Graph& graph, const Program& program,
                   Report& report);
 

@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 
+#include "app/console/labels.h"
 #include "base/text.h"
 #include "calibration/fit/collective_profile.h"
+#include "exec/run/data.h"
 #include "exec/run/stored_images.h"
+#include "exec/run/token_files.h"
 #include "models/adapter.h"
 #include "schemes/memory_habits.h"
 
@@ -196,9 +200,6 @@ bool read_batch_norm(const Arguments& arguments) {
   return arguments.choice("batch-norm", "local", {"local", "sync"}) == "sync";
 }
 
-namespace {
-
-/// What read_board_changes() reads.
 std::vector<Flag> board_flags() {
   return {
       {"without", "KIND", "the system without its links of that kind: nvlink", true},
@@ -209,14 +210,17 @@ std::vector<Flag> board_flags() {
   };
 }
 
+namespace {
+
 /// What predictions ask of input, beside what runs do.
 std::vector<Flag> input_flags() {
   std::vector<Flag> out{
       {"input", "real|synthetic",
        "real (default): storage, decoding and copies count; synthetic: data on the device"},
-      {"data", "FOLDER|FILE.rec",
-       "pictures in storage whose number, size and format count, instead of the model file's sample; as of "
-       "run --data"},
+      {"data", "NAME|FILE|FOLDER",
+       "as of run: pictures in storage, a folder or a .rec file, whose number, size and format count instead "
+       "of the model file's sample; digits, .csv files, tokens:FILE.bin and synthetic lie in the host's "
+       "memory, so that nothing is read or decoded"},
       {"decode", "host|device", "who decodes: the host's cores (default) or the device, as DALI does"},
       {"epoch", "later|first",
        "later (default): the page cache holds what it has room for; first: nothing was read before"},
@@ -286,16 +290,16 @@ std::vector<Flag> question_flags() {
   return out;
 }
 
-std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments,
-                                                           std::string_view option) {
+std::pair<std::string, std::string> read_set(const std::string& text, std::string_view option) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    refuse_option(option, fmt::format("\"{}\" is not path=value, for example nodes=16", printable(text)));
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments) {
   std::vector<std::pair<std::string, std::string>> out;
-  for (const std::string& text : arguments.all(option)) {
-    const auto equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      refuse_option(option, fmt::format("\"{}\" is not path=value, for example nodes=16", printable(text)));
-    }
-    out.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
+  for (const std::string& text : arguments.all("set")) out.push_back(read_set(text, "set"));
   return out;
 }
 
@@ -316,19 +320,27 @@ std::vector<std::string> split_names(const std::vector<std::string>& given) {
   return out;
 }
 
+std::pair<std::string, std::string> board_change(std::string_view option, const std::string& text) {
+  if (option == "with-bridges") return {"bridges", text};
+  if (option != "swap") return {std::string(option), text};
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || text.substr(0, equals) != "device")
+    refuse_option("swap",
+                  fmt::format("\"{}\" is not device=NAME, for example device=rtx-3090", printable(text)));
+  return {"device", text.substr(equals + 1)};
+}
+
 std::vector<std::pair<std::string, std::string>> read_board_changes(const Arguments& arguments) {
   std::vector<std::pair<std::string, std::string>> out;
-  for (const std::string& kind : arguments.all("without")) out.emplace_back("without", kind);
-  if (arguments.has("swap")) {
-    const std::string text = arguments.text("swap", "");
-    const auto equals = text.find('=');
-    if (equals == std::string::npos || text.substr(0, equals) != "device")
-      refuse_option("swap",
-                    fmt::format("\"{}\" is not device=NAME, for example device=rtx-3090", printable(text)));
-    out.emplace_back("device", text.substr(equals + 1));
+  for (const char* option : {"without", "swap", "with-bridges", "place"}) {
+    for (const std::string& text : arguments.all(option)) out.push_back(board_change(option, text));
   }
-  if (arguments.has("with-bridges")) out.emplace_back("bridges", arguments.text("with-bridges", ""));
-  if (arguments.has("place")) out.emplace_back("place", arguments.text("place", ""));
+  return out;
+}
+
+System::Sets asked_sets(const Arguments& arguments) {
+  System::Sets out = read_sets(arguments);
+  for (auto& change : read_board_changes(arguments)) out.push_back(std::move(change));
   return out;
 }
 
@@ -345,12 +357,24 @@ Question read_question(const Arguments& arguments) {
   const std::string model = arguments.required("model", "resnet50");
   if (!arguments.has("system"))
     read_model(arguments, model);  // a wrong name is worth more than a missing option
-  auto sets = read_sets(arguments);
-  for (auto& change : read_board_changes(arguments)) sets.push_back(std::move(change));
-  return read_question(arguments, model, arguments.required("system", "dgx1-v100"), sets);
+  return read_question(arguments, model, arguments.required("system", "dgx1-v100"), asked_sets(arguments));
 }
 
 namespace {
+
+/// What run's --data would train on.
+void read_stored(const std::string& data, const Graph& graph, Loading& loading) {
+  if (is_stored(data)) {
+    loading.data = StoredImages::open(data).describe();
+    return;
+  }
+  loading.decoded = true;
+  if (is_tokens(data)) {
+    TokenFiles::open(data, token_sequence(graph));
+  } else if (data != "synthetic") {
+    load_dataset(data, false);
+  }
+}
 
 /// 1, 2, 4 ... and all that the system has; of a split model those that whole replicas take.
 std::vector<int64_t> usual_counts(const Question& q) {
@@ -411,7 +435,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   q.loading.on_device = arguments.choice("decode", "host", {"host", "device"}) == "device";
   q.loading.first_epoch = arguments.choice("epoch", "later", {"later", "first"}) == "first";
   q.loading.staged = arguments.has("staged");
-  if (arguments.has("data")) q.loading.data = StoredImages::open(arguments.text("data", "")).describe();
+  if (arguments.has("data")) read_stored(arguments.text("data", ""), q.graph, q.loading);
   q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));
   q.seed = static_cast<uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
   q.profile = arguments.text("profile", "stock");
@@ -445,6 +469,12 @@ std::vector<Flag> loading_flags() {
       {"prefetch", "N",
        "batches of each device that are read, decoded or copied at once, 0: the next is read when a step "
        "has ended, by one thread unless --decode-workers says more; default 4"}};
+}
+
+std::string Question::system_label() const {
+  const bool nameless = system.name() == "imported" && system_text.ends_with(".json");
+  const std::string name = nameless ? std::filesystem::path(system_text).stem().string() : system.name();
+  return changed_system(name, sets);
 }
 
 Prediction Question::prediction(int64_t device_count) const {

@@ -60,6 +60,9 @@ struct Question {
   std::vector<Then> then{};
 
   Prediction prediction(int64_t device_count) const;
+  /// The system with what was changed of it: "5090-2x with rtx-pro-6000". One that a file calls "imported"
+  /// has that file's name.
+  std::string system_label() const;
 };
 
 /// --model, --system, --devices, ... with their help.
@@ -88,8 +91,12 @@ Flag offload_flag();
 /// --batch-norm with its help, and whether it says "sync".
 Flag batch_norm_flag();
 bool read_batch_norm(const Arguments& arguments);
+/// --without, --with-bridges, --swap and --place with their help.
+std::vector<Flag> board_flags();
 /// What --without, --swap, --with-bridges and --place ask for, as System::Sets in that order.
 std::vector<std::pair<std::string, std::string>> read_board_changes(const Arguments& arguments);
+/// What a value of one of these options asks for. Throws UsageError.
+std::pair<std::string, std::string> board_change(std::string_view option, const std::string& text);
 /// --adapter and --freeze with their help.
 std::vector<Flag> fine_tuning_flags();
 /// The model, with what --adapter and --freeze make of it. Throws InputError.
@@ -99,9 +106,10 @@ Question read_question(const Arguments& arguments);
 /// The same with a model and a system that did not come as --model, --system and --set.
 Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,
                        const std::vector<std::pair<std::string, std::string>>& sets);
-/// "path=value" pairs of --set, or of another option like it.
-std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments,
-                                                           std::string_view option = "set");
+/// "path=value" pairs of --set, one of those, and all of them with read_board_changes().
+std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments);
+System::Sets asked_sets(const Arguments& arguments);
+std::pair<std::string, std::string> read_set(const std::string& text, std::string_view option);
 /// Names with options in lists: "vgg16,resnet50,transformer:layers=4,width=512" holds three. A piece with "="
 /// and no ":" goes on with the name before it.
 std::vector<std::string> split_names(const std::vector<std::string>& given);

@@ -42,10 +42,29 @@ std::string twice(const Question& q, const Report& last) {
                               : bound == "launch"                    ? "Launches in half the time"
                               : bound == "server" && q.offload.any() ? "Host's processors twice as fast"
                               : bound == "server"                    ? "A server's processor twice as fast"
-                                                                     : "Twice the " + resource_words(last);
+                              : bound == "threads" ? "Twice as many of them, or cores twice as fast,"
+                              : bound == "library" ? "A collective library that moves twice as much"
+                                                   : "Twice the " + resource_words(last);
     return fmt::format("{} would give {}. ", words, gain(rate, now));
   }
   return "";
+}
+
+/// What takes the bytes off the threads that feed sockets.
+std::string without_sockets(const Question& q, const Report& last) {
+  if (last.bottleneck.resource != "threads") return "";
+  auto sets = q.sets;
+  sets.emplace_back("network.transport.name", "rdma");
+  try {
+    const System system = System::load(q.system_text, sets);
+    Prediction p = prediction_on(q, system, last.devices);
+    const auto rate = try_rate(p);
+    if (!rate || *rate < 1.01 * last.samples_per_second) return "";
+    return fmt::format("RDMA instead of sockets would give {} (--set network.transport.name=rdma). ",
+                       gain(*rate, last.samples_per_second));
+  } catch (const InputError&) {
+    return "";  // this network knows no such transport
+  }
 }
 
 /// "v100" of "v100-pcie-16gb": the chip, whatever board it sits on. A family ("rtx-4090") is no chip.
@@ -131,6 +150,13 @@ void note_idle_settings(const Question& q, Report& report) {
   }
 }
 
+std::string format_hint(const Question& q, const Report& report) {
+  const bool asks = report.fits && report.bottleneck.resource == "compute" && quick_to_vary(q, report);
+  std::string out = asks ? smaller_format(q, report) : "";
+  while (out.ends_with(' ')) out.pop_back();
+  return out;
+}
+
 std::string closing_line(const Question& q, const std::vector<Report>& reports) {
   const auto fits = std::find_if(reports.rbegin(), reports.rend(), [](const Report& r) { return r.fits; });
   if (fits == reports.rend()) return "";
@@ -143,7 +169,7 @@ std::string closing_line(const Question& q, const std::vector<Report>& reports) 
   } else if (last.bottleneck.resource.rfind("host.", 0) == 0) {
     out += without_input(q, last);
   } else {
-    out += twice(q, last);
+    out += twice(q, last) + without_sockets(q, last);
     if (!q.anchor && q.sets.empty()) out += other_system(q, last);
   }
   if (last.calibrated && !q.anchor) {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <vector>
 
-#include "app/analysis/board.h"
 #include "app/analysis/elasticity.h"
 #include "sim/cost/link_cost.h"
 #include "sim/plan/placement.h"
@@ -58,7 +57,10 @@ std::string differences(const Report& r, const Report& other) {
   std::string out;
   int count = 0;
   for (const auto& [key, value] : r.inputs) {
-    if (key == "devices" || key == "model" || key == "system" || report_input(other, key) == value) continue;
+    if (key == "devices" || key == "model" || key.rfind("system", 0) == 0) continue;
+    const bool option = key.rfind("scheme.", 0) == 0;
+    if (option && report_input(r, "scheme") != report_input(other, "scheme")) continue;
+    if (report_input(other, key) == value) continue;
     if (++count == 3) return out + ", ...";
     const std::string name = key.rfind("set.", 0) == 0 ? key.substr(4) : key;
     out += fmt::format("{}{}={}", out.empty() ? "" : ", ", name, value);
@@ -80,7 +82,7 @@ std::pair<std::string, std::string> sole_change(const Report& r, const Report& o
 /// "on dgx1-v100", or by what the systems or choices differ: "with scheme=horovod".
 std::string place_of(const Report& r, const Report& other) {
   const std::string system = report_input(r, "system");
-  if (system != report_input(other, "system")) return "on " + system;
+  if (system != report_input(other, "system")) return "on " + report_system(r);
   if (const auto [name, value] = sole_change(r, other); !name.empty()) return change_words(name, value);
   if (const std::string own = differences(r, other); !own.empty()) return "with " + own;
   if (const auto [name, value] = sole_change(other, r); !name.empty()) return lack_words(name, value);
@@ -257,11 +259,25 @@ std::size_t main_cause(const Report& a, const Report& b) {
   return static_cast<std::size_t>(std::max_element(saved.begin(), saved.end()) - saved.begin());
 }
 
+/// Of machines as they are, with unlike numbers of devices: steps and their parts are of unlike samples.
+std::string unlike_counts(const Report& a, const Report& b) {
+  const double ratio = b.samples_per_second / a.samples_per_second;
+  const double each = ratio * static_cast<double>(a.devices) / static_cast<double>(b.devices);
+  const Report::Interval interval = ratio_interval(a, b);
+  return fmt::format(
+      "{}: {} device{} {} {} against {} ({} -> {} samples/s; ratio {:.2f}, 90 % interval {:.2f} .. {:.2f}), "
+      "{:.2f}x a device",
+      report_input(b, "model"), b.devices, b.devices == 1 ? " is" : "s are", change(ratio), place_of(b, a),
+      a.devices, grouped(a.samples_per_second), grouped(b.samples_per_second), ratio, interval.low,
+      interval.high, each);
+}
+
 }  // namespace
 
 Reason why(const ReportPair& pair) {
   const Report &a = pair.a, &b = pair.b;
   if (a.engine != b.engine || !(a.samples_per_second > 0) || !(b.samples_per_second > 0)) return {};
+  if (a.devices != b.devices) return {unlike_counts(a, b), {}};
   const double ratio = b.samples_per_second / a.samples_per_second;
   const Report::Interval interval = ratio_interval(a, b);
   Reason out;

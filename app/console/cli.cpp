@@ -131,6 +131,16 @@ std::vector<std::string> Arguments::all(std::string_view name) const {
   return at == values_.end() ? std::vector<std::string>{} : at->second;
 }
 
+Arguments Arguments::replaced(std::string_view name, std::vector<std::string> values) const {
+  Arguments out = *this;
+  if (values.empty()) {
+    out.values_.erase(std::string(name));
+  } else {
+    out.values_[std::string(name)] = std::move(values);
+  }
+  return out;
+}
+
 int64_t Arguments::integer(std::string_view name, int64_t fallback, int64_t low, int64_t high) const {
   return has(name) ? parse_integer(text(name, ""), low, high, option_place(name)) : fallback;
 }
@@ -145,7 +155,9 @@ std::vector<int64_t> Arguments::integers(std::string_view name, std::vector<int6
   std::vector<int64_t> out;
   for (const std::string& part : split(text(name, ""), ',')) {
     const int64_t value = parse_integer(part, low, high, option_place(name));
-    if (std::find(out.begin(), out.end(), value) == out.end()) out.push_back(value);
+    if (std::find(out.begin(), out.end(), value) != out.end())
+      refuse_option(name, fmt::format("{} is there twice", value));
+    out.push_back(value);
     if (out.size() > 1000) refuse_option(name, "more than 1000 values");
   }
   return out;

@@ -62,7 +62,7 @@ class Arguments {
   std::vector<std::string> all(std::string_view name) const;
   int64_t integer(std::string_view name, int64_t fallback, int64_t low, int64_t high) const;
   double real(std::string_view name, double fallback, double low, double high) const;
-  /// "1,2,4,8": at least one, each within [low, high], duplicates dropped, order kept.
+  /// "1,2,4,8": at least one, each within [low, high], none twice, order kept.
   std::vector<int64_t> integers(std::string_view name, std::vector<int64_t> fallback, int64_t low,
                                 int64_t high) const;
   /// One of `valid`, else UsageError naming the nearest.
@@ -79,6 +79,10 @@ class Arguments {
     }
   }
   const std::vector<std::string>& words() const { return words_; }
+  /// The same with other values of an option; without any, without it.
+  Arguments replaced(std::string_view name, std::vector<std::string> values) const;
+  /// Whether all options are the same.
+  bool equal(const Arguments& other) const { return values_ == other.values_; }
 
  private:
   std::map<std::string, std::vector<std::string>, std::less<>> values_;

@@ -18,12 +18,6 @@ std::string plural(int64_t n, std::string_view word) {
   return fmt::format("{} {}{}", whole(n), word, n == 1 ? "" : "s");
 }
 
-/// "with 1 spare", "waiting for it", "going on without it".
-std::string way(int64_t spares, bool elastic) {
-  if (spares == 0) return elastic ? "going on with fewer nodes" : "waiting for it";
-  return fmt::format("with {}{}", plural(spares, "spare"), elastic ? ", then fewer nodes" : "");
-}
-
 std::string checkpoints_text(const Goodput& g) {
   const bool optimal =
       g.interval_steps > 1 && g.interval < 1.1 * g.optimal_interval && g.interval > g.optimal_interval / 1.1;
@@ -49,13 +43,18 @@ std::string away_text(const Report& r, const Goodput& g) {
     out += fmt::format("; one node less would give {} samples/s ({} devices, {:+.1f} %)",
                        grouped(g.fewer_samples_per_second), g.fewer_devices,
                        100 * (g.fewer_samples_per_second / r.samples_per_second - 1));
-  out += fmt::format(". Goodput {} is {}", way(g.spares, g.elastic), percent(g.share));
+  out += fmt::format(". Goodput {} is {}", way_about_failures(g.spares, g.elastic), percent(g.share));
   for (const Goodput::Alternative& a : g.alternatives)
-    out += fmt::format(", {} {}", way(a.spares, a.elastic), percent(a.share));
+    out += fmt::format(", {} {}", way_about_failures(a.spares, a.elastic), percent(a.share));
   return out + ".\n";
 }
 
 }  // namespace
+
+std::string way_about_failures(int64_t spares, bool elastic) {
+  if (spares == 0) return elastic ? "going on with fewer nodes" : "waiting for it";
+  return fmt::format("with {}{}", plural(spares, "spare"), elastic ? ", then fewer nodes" : "");
+}
 
 std::string goodput_cell(const Report& r) {
   return r.goodput ? fmt::format("{} ({})", grouped(r.goodput->samples_per_second), percent(r.goodput->share))

@@ -7,6 +7,9 @@
 
 namespace tandem::app {
 
+/// "with 1 spare", "waiting for it", "going on with fewer nodes".
+std::string way_about_failures(int64_t spares, bool elastic);
+
 /// "1,234 (96.5 %)": samples/s under failures.
 std::string goodput_cell(const Report& report);
 

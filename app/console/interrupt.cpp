@@ -19,7 +19,18 @@ void on_signal(int signal) {
   interrupted = true;
 }
 
+void end_on_signal(int signal) {
+  constexpr char kWords[] = "\ntandem: interrupted, nothing was kept\n";
+  [[maybe_unused]] const auto wrote = write(STDERR_FILENO, kWords, sizeof kWords - 1);
+  _exit(128 + signal);
+}
+
 }  // namespace
+
+void say_interrupts() {
+  std::signal(SIGINT, end_on_signal);
+  std::signal(SIGTERM, end_on_signal);
+}
 
 void catch_interrupts() {
   std::signal(SIGINT, on_signal);

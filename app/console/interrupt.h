@@ -5,6 +5,9 @@
 
 namespace tandem::app {
 
+/// From now on SIGINT and SIGTERM end the program at once, with a word on stderr. Call once, first.
+void say_interrupts();
+
 /// From now on the first SIGINT or SIGTERM sets `interrupted`; the second ends the program at once. Call
 /// once, from the main thread.
 void catch_interrupts();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/console/goodput_text.h"
 #include "app/console/table.h"
 
 namespace tandem::app {
@@ -21,6 +22,8 @@ std::string target_text(const TrainingProgress& p) {
       return fmt::format("For {:g} epoch{}", p.value, p.value == 1 ? "" : "s");
     case TrainingProgress::Target::tokens:
       return fmt::format("For {} tokens", grouped(p.value));
+    case TrainingProgress::Target::samples:
+      return fmt::format("For {} samples", grouped(p.value));
   }
   return "";
 }
@@ -42,6 +45,8 @@ std::string needed_text(const TrainingProgress& p) {
   if (p.seconds_low && p.seconds_high && !p.measured)
     out += fmt::format(" ({} .. {} by the rate's interval)", duration_text(*p.seconds_low),
                        duration_text(*p.seconds_high));
+  if (p.seconds && p.goodput)
+    out += fmt::format(" with failures, {} without", duration_text(*p.seconds * *p.goodput));
   return out + (p.measured ? ", measured" : "");
 }
 
@@ -52,6 +57,18 @@ std::string way_text(const TrainingProgress& p) {
     out += fmt::format(", {:g} models that average every {}", p.models,
                        p.period > 1 ? fmt::format("{:g} steps", p.period) : std::string("step"));
   return out;
+}
+
+/// How long it takes with what else could be done about failed nodes.
+std::string otherwise_line(const Report& r) {
+  if (!r.goodput || !r.progress->seconds || !r.progress->goodput) return "";
+  std::vector<std::string> ways;
+  for (const Goodput::Alternative& a : r.goodput->alternatives) {
+    if (!(a.share > 0)) continue;
+    ways.push_back(fmt::format("{} {}", way_about_failures(a.spares, a.elastic),
+                               duration_text(*r.progress->seconds * *r.progress->goodput / a.share)));
+  }
+  return ways.empty() ? "" : fmt::format("  {}\n", fmt::join(ways, ", "));
 }
 
 std::string target_line(const TrainingProgress& p) {
@@ -67,6 +84,9 @@ std::string worth_lines(const TrainingProgress& p) {
         "rate {:.2g} of the largest useful one.\n",
         100 * *p.efficiency, amount(p.noise_scale.value_or(0)), p.noise_source,
         p.learning_rate_share.value_or(0));
+  if (p.seconds_as_far)
+    out += fmt::format("As far as the smallest steps come with so many samples it is in {}.\n",
+                       duration_text(*p.seconds_as_far));
   if (!p.sources.empty()) out += fmt::format("By {}.\n", fmt::join(p.sources, "; "));
   for (const std::string& what : p.unknown) out += fmt::format("Unknown: {}.\n", what);
   return out;
@@ -81,9 +101,12 @@ std::string progress_lines(const std::vector<Report>& reports) {
     if (!r.progress) continue;
     last = &*r.progress;
     if (reports.size() > 1) out += fmt::format("{} device{}: ", r.devices, r.devices == 1 ? "" : "s");
-    out += target_line(*last);
+    out += target_line(*last) + otherwise_line(r);
     if (reports.size() > 1 && last->efficiency)
-      out += fmt::format("  worth {:.0f} % a sample\n", 100 * *last->efficiency);
+      out += fmt::format("  worth {:.0f} % a sample{}\n", 100 * *last->efficiency,
+                         last->seconds_as_far
+                             ? ", as far as the smallest steps in " + duration_text(*last->seconds_as_far)
+                             : "");
   }
   return last == nullptr ? out : out + worth_lines(*last);
 }

@@ -16,16 +16,6 @@ namespace {
 
 double gib(Bytes b) { return static_cast<double>(b.n) / (1 << 30); }
 
-/// "9.8 of 16 GiB", in MiB below one GiB, in KiB below one MiB.
-std::string memory_text(const MemoryUse& m) {
-  const double total = gib(m.needed()), mib = total * 1024;
-  const std::string used = total >= 0.995 ? fmt::format("{:.1f}", total)
-                           : mib >= 0.995 ? fmt::format("{:.0f} MiB", mib)
-                                          : fmt::format("{:.0f} KiB", mib * 1024);
-  return m.capacity.n == 0 ? used + (total < 0.995 ? "" : " GiB")
-                           : fmt::format("{} of {:.3g} GiB", used, gib(m.capacity));
-}
-
 bool any_staleness(const std::vector<Report>& reports) {
   return std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.staleness.max() > 0; });
 }
@@ -73,7 +63,27 @@ std::string compute_words(const Report& r) {
   return out;
 }
 
+/// "NCCL proxy threads, which feed the sockets": as the busiest link that is one is called, "NCCL proxy
+/// thread of gpu3" or "gRPC thread 1 of node0's worker".
+std::string network_threads(const Report& r) {
+  for (const LinkUse& use : r.links) {
+    const std::size_t end = use.name.find(" thread");
+    if (end != std::string::npos && use.name.find(" of ") != std::string::npos)
+      return use.name.substr(0, end) + " threads, which feed the sockets";
+  }
+  return "the processes that feed the sockets";
+}
+
 }  // namespace
+
+std::string memory_text(const MemoryUse& m) {
+  const double total = gib(m.needed()), mib = total * 1024;
+  const std::string used = total >= 0.995 ? fmt::format("{:.1f}", total)
+                           : mib >= 0.995 ? fmt::format("{:.0f} MiB", mib)
+                                          : fmt::format("{:.0f} KiB", mib * 1024);
+  return m.capacity.n == 0 ? used + (total < 0.995 ? "" : " GiB")
+                           : fmt::format("{} of {:.3g} GiB", used, gib(m.capacity));
+}
 
 std::string resource_words(const Report& r) {
   const std::string& path = r.bottleneck.resource;
@@ -89,9 +99,12 @@ std::string resource_words(const Report& r) {
       {"launch", "the host's launches"},
       {"server", "the server's processor"},
       {"latency", "latency of messages"},
+      {"host", "the host's processors: threads to be woken, or other work on them"},
+      {"library", "what the collective library's kernels move"},
       {"timers", "retransmission timeouts (incast)"}};
   if (path == "compute") return compute_words(r);
   if (path == "server" && !report_input(r, "offload").empty()) return "the host's processors, at the update";
+  if (path == "threads") return network_threads(r);
   if (path == "waiting" && !r.waiting_for.empty()) return "waiting for " + r.waiting_for[0].first;
   const std::string& busiest = r.busiest_link.name;
   const bool trunk = busiest.rfind("spine", 0) == 0 || busiest.find(">spine") != std::string::npos;
@@ -225,11 +238,11 @@ Table report_table(const std::vector<Report>& reports) {
       std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.tokens_per_second > 0; });
   std::vector<Column> columns = {{"devices", true}, {"samples/s", true}};
   if (tokens) columns.push_back({"tokens/s", true});
-  if (tokens) columns.push_back({"global batch", true});
-  columns.insert(columns.end(), {{"90 % interval", true}, {"speed-up", true}, {"efficiency", true}});
+  if (tokens) columns.push_back({"global batch", true, true});
+  columns.insert(columns.end(), {{"90 % interval", true}, {"speed-up", true, tokens}, {"efficiency", true}});
   const bool failing = std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.goodput; });
-  if (failing) columns.push_back({"goodput", true});
-  if (stale) columns.push_back({"staleness", true});
+  if (failing) columns.push_back({"goodput samples/s", true, true});
+  if (stale) columns.push_back({"staleness", true, true});
   columns.insert(columns.end(), {{"memory/device", true}, {"bound by"}});
   Table table(columns);
   for (const Report& r : reports) {
@@ -292,14 +305,29 @@ constexpr const char* kCsvColumns[] = {"model",
                                        "accuracy",
                                        "goodput_share",
                                        "goodput_samples_per_second",
-                                       "checkpoint_interval_seconds"};
+                                       "checkpoint_interval_seconds",
+                                       "target",
+                                       "target_value",
+                                       "samples_to_target",
+                                       "steps_to_target",
+                                       "seconds_to_target",
+                                       "seconds_to_target_low",
+                                       "seconds_to_target_high"};
+constexpr std::size_t kOfTarget = 7;  ///< the last ones
+
+/// Their cells.
+std::vector<std::string> target_cells(const TrainingProgress& p) {
+  const auto real = [](const std::optional<double>& v) { return v ? fmt::format("{:.9g}", *v) : ""; };
+  return {std::string(name(p.target)), real(p.value),       real(p.samples), real(p.steps), real(p.seconds),
+          real(p.seconds_low),         real(p.seconds_high)};
+}
 
 /// The cells under kCsvColumns, those of results left out where the model does not fit.
 std::vector<std::string> csv_row(const Report& r) {
   const auto real = [](double v) { return fmt::format("{:.9g}", v); };
   const auto where = [&](bool there, double v) { return there && std::isfinite(v) ? real(v) : ""; };
   std::vector<std::string> row = {report_input(r, "model"),
-                                  report_input(r, "system"),
+                                  report_system(r),
                                   report_input(r, "scheme"),
                                   report_input(r, "precision"),
                                   r.recipe,
@@ -350,7 +378,10 @@ std::string report_csv(const std::vector<Report>& reports) {
   Table table(columns);
   for (const Report& r : reports) {
     std::vector<std::string> row = csv_row(r);
-    row.resize(columns.size());
+    row.resize(columns.size() - (r.progress ? kOfTarget : 0));
+    if (r.progress) {
+      for (std::string& cell : target_cells(*r.progress)) row.push_back(std::move(cell));
+    }
     table.add(std::move(row));
   }
   return table.csv();
@@ -369,17 +400,24 @@ Table compare_table(const std::vector<ReportPair>& pairs) {
   const auto model = [](const Report& r) { return report_input(r, "model"); };
   const bool several = std::any_of(pairs.begin(), pairs.end(),
                                    [&](const ReportPair& p) { return model(p.b) != model(pairs[0].a); });
-  std::vector<Column> columns = {{"devices", true},      {"A samples/s", true},   {"B samples/s", true},
-                                 {"B / A", true},        {"90 % interval", true}, {"A efficiency", true},
-                                 {"B efficiency", true}, {"A memory", true},      {"B memory", true},
-                                 {"A bound by"},         {"B bound by"}};
+  std::vector<Column> columns = {{"devices", true},
+                                 {"A samples/s", true},
+                                 {"B samples/s", true},
+                                 {"B / A", true},
+                                 {"90 % interval", true},
+                                 {"A efficiency", true, true},
+                                 {"B efficiency", true, true},
+                                 {"A memory", true, true},
+                                 {"B memory", true, true},
+                                 {"A bound by"},
+                                 {"B bound by"}};
   if (several) columns.insert(columns.begin(), Column{"model"});
   Table table(std::move(columns));
   const auto where = [](bool there, const std::string& text) { return there ? text : "-"; };
   for (const auto& [x, y, asked_x, asked_y] : pairs) {
     const Report::Interval interval = x.fits && y.fits ? ratio_interval(x, y) : Report::Interval{};
     std::vector<std::string> row = {
-        std::to_string(x.devices),
+        x.devices == y.devices ? std::to_string(x.devices) : fmt::format("{} and {}", x.devices, y.devices),
         where(x.fits, grouped(x.samples_per_second)),
         where(y.fits, grouped(y.samples_per_second)),
         where(x.fits && y.fits, fmt::format("{:.3f}", y.samples_per_second / x.samples_per_second)),

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/console/report_labels.h"
+#include "app/console/labels.h"
 #include "app/console/table.h"
 #include "models/graph.h"
 #include "schemes/report.h"
@@ -13,7 +13,7 @@ namespace tandem::app {
 
 struct Question;
 
-/// Two reports on as many devices, and the questions that they answer where these are at hand.
+/// Two reports, mostly on as many devices, and the questions that they answer where these are at hand.
 struct ReportPair {
   Report a, b;
   const Question* asked_a = nullptr;
@@ -22,6 +22,9 @@ struct ReportPair {
 
 /// Reports of both sides matched by device count; counts that stand on one side only are left out.
 std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b);
+
+/// "9.8 of 16 GiB", in MiB below one GiB.
+std::string memory_text(const MemoryUse& memory);
 
 /// Where the rest of a step goes that is bound by compute and computes for less than nine tenths of it; else
 /// "".

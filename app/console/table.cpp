@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numeric>
 #include "base/json_writer.h"
 
 #include "app/console/terminal.h"
@@ -17,12 +15,14 @@ namespace tandem::app {
 namespace {
 
 constexpr const char* kGap = "   ";
+constexpr std::size_t kGaps[] = {3, 2};
 constexpr int kLeastRoom = 24;  ///< for a column whose words are broken into lines
 
-/// Characters of a line of the first `shown` columns.
-int total(const std::vector<std::size_t>& widths, std::size_t shown) {
-  const auto end = widths.begin() + static_cast<std::ptrdiff_t>(shown);
-  return static_cast<int>(std::accumulate(widths.begin(), end, (shown - 1) * std::strlen(kGap)));
+/// Characters of a line of these columns.
+int total(const std::vector<std::size_t>& widths, const std::vector<std::size_t>& row, std::size_t gap) {
+  std::size_t out = row.empty() ? 0 : (row.size() - 1) * gap;
+  for (const std::size_t c : row) out += widths[c];
+  return static_cast<int>(out);
 }
 
 }  // namespace
@@ -41,17 +41,43 @@ std::vector<std::size_t> Table::widths(bool heads) const {
   return out;
 }
 
-/// The first `shown` columns side by side, the others below each row. The last is broken to `columns`.
-std::string Table::grid(const std::vector<std::size_t>& widths, std::size_t shown, bool heads,
+/// The columns before `after`, without spare ones if so.
+Table::Layout Table::all_but(std::size_t after, bool spare, std::size_t gap) const {
+  Layout out{{}, gap};
+  for (std::size_t c = 0; c < after; ++c) {
+    if (!spare || !columns_[c].spare) out.row.push_back(c);
+  }
+  return out;
+}
+
+/// What of a row is not in the layout: numbers on a line, texts on one each.
+std::string Table::below(const std::vector<std::string>& row, const Layout& layout, int columns) const {
+  std::string numbers, texts;
+  for (std::size_t c = 0; c < row.size(); ++c) {
+    if (row[c].empty() || std::find(layout.row.begin(), layout.row.end(), c) != layout.row.end()) continue;
+    if (columns_[c].right) {
+      numbers += fmt::format("{}{} {}", numbers.empty() ? "    " : ", ", columns_[c].head, row[c]);
+      continue;
+    }
+    const bool colon = row[c].find(": ") == std::string::npos;  // "bound by compute: convolutions 31 %"
+    texts += hanging(fmt::format("    {}{} ", columns_[c].head, colon ? ":" : ""), row[c], columns) + "\n";
+  }
+  return (numbers.empty() ? "" : numbers + "\n") + texts;
+}
+
+/// The columns of `layout` side by side, the others below each row. The last is broken to `columns`.
+std::string Table::grid(const std::vector<std::size_t>& widths, const Layout& layout, bool heads,
                         int columns) const {
   std::string out;
+  const std::string gap(layout.gap, ' ');
   const auto line = [&](const auto& cell) {
     std::string text;
-    for (std::size_t c = 0; c + 1 < shown; ++c) {
+    const std::size_t last = layout.row.back();
+    for (const std::size_t c : layout.row) {
+      if (c == last) break;
       const std::string pad(widths[c] - width(cell(c)), ' ');
-      text += (columns_[c].right ? pad + cell(c) : cell(c) + pad) + kGap;
+      text += (columns_[c].right ? pad + cell(c) : cell(c) + pad) + gap;
     }
-    const std::size_t last = shown - 1;
     const std::string pad(columns_[last].right ? widths[last] - width(cell(last)) : 0, ' ');
     text = hanging(text, pad + cell(last), columns);
     text.erase(text.find_last_not_of(' ') + 1);
@@ -60,8 +86,7 @@ std::string Table::grid(const std::vector<std::size_t>& widths, std::size_t show
   if (heads) line([&](std::size_t c) { return columns_[c].head; });
   for (const auto& row : rows_) {
     line([&](std::size_t c) { return row[c]; });
-    for (std::size_t c = shown; c < row.size(); ++c)
-      if (!row[c].empty()) out += hanging(fmt::format("    {}: ", columns_[c].head), row[c], columns) + "\n";
+    out += below(row, layout, columns);
   }
   return out;
 }
@@ -83,17 +108,30 @@ std::string Table::list(int columns) const {
 }
 
 bool Table::fits(int columns) const {
-  return columns <= 0 || total(widths(true), columns_.size()) <= columns;
+  return columns <= 0 || total(widths(true), all_but(columns_.size(), false, 2).row, 2) <= columns;
 }
 
 std::string Table::text(bool heads, int columns) const {
   const std::vector<std::size_t> wide = widths(heads);
   const std::size_t all = columns_.size();
-  if (columns <= 0 || total(wide, all) <= columns) return grid(wide, all, heads, 0);
-  const int room = columns - (total(wide, all) - static_cast<int>(wide.back()));
-  if (!columns_.back().right && room >= kLeastRoom) return grid(wide, all, heads, columns);
-  for (std::size_t shown = all - 1; heads && shown > 0 && !columns_[shown].right; --shown) {
-    if (total(wide, shown) <= columns) return grid(wide, shown, heads, columns);
+  const auto over = [&](const Layout& layout) { return total(wide, layout.row, layout.gap) - columns; };
+  for (const std::size_t gap : kGaps) {
+    const Layout whole = all_but(all, false, gap);
+    if (columns <= 0 || over(whole) <= 0) return grid(wide, whole, heads, 0);
+  }
+  for (const std::size_t gap : kGaps) {
+    const Layout whole = all_but(all, false, gap);
+    const int room = static_cast<int>(wide.back()) - over(whole);
+    if (!columns_.back().right && room >= kLeastRoom) return grid(wide, whole, heads, columns);
+  }
+  for (const bool spare : {false, true}) {
+    for (std::size_t shown = all; heads && shown > 1; --shown) {  // without texts at the end
+      for (const std::size_t gap : kGaps) {
+        const Layout layout = all_but(shown, spare, gap);
+        if (over(layout) <= 0) return grid(wide, layout, heads, columns);
+      }
+      if (columns_[shown - 1].right) break;
+    }
   }
   return list(columns);
 }

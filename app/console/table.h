@@ -12,6 +12,7 @@ namespace tandem::app {
 struct Column {
   std::string head;
   bool right = false;  ///< aligned right (numbers)
+  bool spare = false;  ///< goes below each row where the table is too wide with it
 };
 
 /// Rows of text cells under named columns; every row has one cell per column.
@@ -24,9 +25,9 @@ class Table {
   /// No line of text() would be longer than so many characters (0: no limit).
   bool fits(int columns) const;
   /// Aligned by display width, three blanks between columns, no trailing blanks. `heads` = false leaves the
-  /// first line out. Of what is wider than `columns` characters (0: no limit) the last column is broken
-  /// between words; where that leaves too little room, columns of text at the end go below each row, and
-  /// where even the rest is too wide each row becomes a list.
+  /// first line out. What is wider than `columns` characters (0: no limit) gets two blanks; then the last
+  /// column is broken between words; where that leaves too little room, columns of text at the end go below
+  /// each row, then spare ones, and where even the rest is too wide each row becomes a list.
   std::string text(bool heads = true, int columns = 0) const;
   std::string markdown() const;
   /// RFC 4180: fields with commas, quotes or newlines are quoted.
@@ -38,7 +39,15 @@ class Table {
 
  private:
   std::vector<std::size_t> widths(bool heads) const;
-  std::string grid(const std::vector<std::size_t>& widths, std::size_t shown, bool heads, int columns) const;
+  /// Which columns stand side by side, with how many blanks between them.
+  struct Layout {
+    std::vector<std::size_t> row;
+    std::size_t gap = 3;
+  };
+  Layout all_but(std::size_t after, bool spare, std::size_t gap) const;
+  std::string grid(const std::vector<std::size_t>& widths, const Layout& layout, bool heads,
+                   int columns) const;
+  std::string below(const std::vector<std::string>& row, const Layout& layout, int columns) const;
   std::string list(int columns) const;
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;

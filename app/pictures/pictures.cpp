@@ -7,8 +7,6 @@
 #include <cmath>
 #include <set>
 
-#include "app/analysis/compare_ops.h"
-#include "app/console/report_labels.h"
 #include "app/console/report_text.h"
 #include "app/console/table.h"
 #include "app/pictures/gnuplot.h"
@@ -35,8 +33,7 @@ bool both_engines(const std::vector<Series>& series) {
 
 std::string title_value(const Report& r, std::string_view key) {
   if (key == "batch_per_device") return report_batch(r);
-  if (key == "system") return system_label(r);
-  if (key == "scheme") return scheme_label(r);
+  if (key == "system") return report_system(r);
   if (key == "input" && !report_input(r, key).empty()) return report_input(r, key) + " input";
   return report_input(r, key);
 }
@@ -72,7 +69,7 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
   for (const Report& r : reports) {
     if (!r.fits) continue;
     const auto same = [&](const Series& s) {
-      return same_but_devices(s.reports[0], r) &&
+      return s.reports[0].engine == r.engine && label_parts(s.reports[0]) == label_parts(r) &&
              std::none_of(s.reports.begin(), s.reports.end(),
                           [&](const Report& x) { return x.devices == r.devices; });
     };
@@ -84,24 +81,12 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
     std::sort(s.reports.begin(), s.reports.end(),
               [](const auto& a, const auto& b) { return a.devices < b.devices; });
   }
-  const bool both = both_engines(out);
-  std::vector<const Report*> firsts;
-  for (const Series& s : out) firsts.push_back(&s.reports[0]);
-  const std::vector<std::string> further = further_labels(firsts);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    Series& s = out[i];
-    const Report& r = s.reports[0];
-    if (both) s.title = engine_word(r);
-    for (const std::string_view key : kTitleKeys) {
-      if (both && (key == "system" || key == "input")) continue;
-      const bool differs = std::any_of(out.begin(), out.end(), [&](const Series& o) {
-        return title_value(o.reports[0], key) != title_value(r, key);
-      });
-      if (differs) s.title += (s.title.empty() ? "" : ", ") + title_value(r, key);
-    }
-    if (!further[i].empty()) s.title += (s.title.empty() ? "" : ", ") + further[i];
-    if (s.title.empty()) s.title = fmt::format("{} on {}", engine_word(r), report_input(r, "system"));
-  }
+  std::vector<Report> first;
+  for (const Series& s : out) first.push_back(s.reports[0]);
+  const std::vector<std::string> labels = distinguishing_labels(first);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i].title = labels[i].empty() ? fmt::format("{} on {}", engine_word(first[i]), report_system(first[i]))
+                                     : labels[i];
   return out;
 }
 

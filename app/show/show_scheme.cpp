@@ -82,7 +82,7 @@ std::string page(const ResolvedScheme& resolved, int columns) {
 Cluster cluster_of(const ShowRequest& request) {
   const int64_t devices = request.arguments.integer("devices", 4, 1, 100'000'000);
   if (!request.arguments.has("system")) return {devices, 1, devices};
-  return make_cluster(System::load(request.arguments.text("system", ""), read_sets(request.arguments)),
+  return make_cluster(System::load(request.arguments.text("system", ""), asked_sets(request.arguments)),
                       devices);
 }
 

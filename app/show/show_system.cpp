@@ -5,6 +5,7 @@
 #include "base/json_writer.h"
 
 #include "app/analysis/question.h"
+#include "app/console/labels.h"
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "app/pictures/draw.h"
@@ -119,18 +120,18 @@ std::string nodes_of_kind(const System& system, std::size_t kind, int width) {
                      devices.text(true, width));
 }
 
-std::string page(const System& system, int width) {
+std::string page(const System& system, const std::string& called, int width) {
   std::string nodes;
   for (std::size_t kind = 0; kind < system.kinds().size(); ++kind)
     nodes += nodes_of_kind(system, kind, width);
-  return fmt::format("{}: {}\n\n{}{}{}{}{}", system.name(), system.summary(), nodes, links(system, width),
+  return fmt::format("{}: {}\n\n{}{}{}{}{}", called, system.summary(), nodes, links(system, width),
                      routes(system, width), network(system, width), ports(system));
 }
 
 }  // namespace
 
 std::string show_system(const ShowRequest& request) {
-  const System system = System::load(request.name, read_sets(request.arguments));
+  const System system = System::load(request.name, asked_sets(request.arguments));
   const std::string out = request.arguments.text("out", "");
   if (request.format == "json") return system.to_json_text();
   if (request.format == "dot") return system.dot();
@@ -138,7 +139,7 @@ std::string show_system(const ShowRequest& request) {
     draw_system(system, out);
     return "";
   }
-  return page(system, request.columns);
+  return page(system, changed_system(system.name(), asked_sets(request.arguments)), request.columns);
 }
 
 std::string show_device(const ShowRequest& request) {

@@ -8,7 +8,9 @@
 #include <thread>
 
 #include "app/analysis/advice_text.h"
+#include "app/analysis/aims.h"
 #include "app/console/cli.h"
+#include "app/console/interrupt.h"
 #include "app/console/output.h"
 #include "base/text.h"
 #include "exec/device/backend.h"
@@ -153,13 +155,20 @@ void add_run(const Arguments& arguments, const Question& q, const Choice& choice
 
 std::string heading(const Question& q, const Space& space) {
   return fmt::format("{} on {}, at most {} device{} · {} samples in a step · {}", q.graph.name(),
-                     q.system.name(), space.devices, space.devices == 1 ? "" : "s", space.samples,
+                     q.system_label(), space.devices, space.devices == 1 ? "" : "s", space.samples,
                      q.optimizer->name);
 }
 
-int run_advise(const Arguments& arguments) {
+/// The same with a base in 4 bits; nothing where that is no other question.
+std::optional<Arguments> quantised(const Arguments& arguments) {
+  const std::string adapter = arguments.text("adapter", "");
+  if (adapter.rfind("lora", 0) != 0 || adapter.find("store=") != std::string::npos) return std::nullopt;
+  return arguments.replaced("adapter", {"q" + adapter});
+}
+
+int put_advice(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "text", {"text", "json", "csv"});
-  check_out(arguments);
+  const Aims aims = read_aims(arguments);
   Question question = common_question(arguments);
   const Space space = read_space(arguments, question);
   for (const std::string& scheme : space.schemes) resolve_scheme(scheme, option_place("schemes"));
@@ -169,6 +178,15 @@ int run_advise(const Arguments& arguments) {
     Progress progress(arguments);
     search.progress = [&](std::string_view text) { progress.show(text); };
     advice = advise(question, space, search);
+  }
+  for (Choice& choice : advice.ranked) {
+    Question own = common_question(arguments);
+    own.scheme = resolve_scheme(choice.candidate.scheme, option_place("schemes"));
+    own.batch = choice.candidate.batch;
+    own.precision = choice.candidate.precision;
+    own.recompute = choice.recompute;
+    own.offload = choice.offload;
+    add_aims(aims, own, choice.report);
   }
   AdviceContext context;
   context.system = &question.system;
@@ -183,7 +201,23 @@ int run_advise(const Arguments& arguments) {
   } else {
     put_result(arguments, advice_text(advice, context, result_columns(arguments)));
   }
-  return 0;
+  return interrupt_code();
+}
+
+int run_advise(const Arguments& arguments) {
+  check_out(arguments);
+  catch_interrupts();
+  try {
+    return put_advice(arguments);
+  } catch (const InputError& error) {
+    if (interrupted) fmt::print(stderr, "tandem: {}\n", error.what());
+    if (interrupted) return interrupt_code();
+    const auto smaller = quantised(arguments);
+    if (!smaller) throw;
+    note(arguments, fmt::format("{}; so with weights in 4 bits, --adapter {}", error.what(),
+                                smaller->text("adapter", "")));
+    return put_advice(*smaller);
+  }
 }
 
 std::vector<Flag> advise_flags() {
@@ -205,10 +239,10 @@ std::vector<Flag> advise_flags() {
        {"recompute", "off|blocks|...", "default: as little as lets a way fit"},
        {"offload", "off|WHAT[+WHAT...]", "default: off, and where nothing fits as little as lets a way fit"},
        {"top", "N", "choices to show, the best of each division of the model; default 5"},
-       {"threads", "N", "default: one per processor; the result does not depend on it"},
-       {"format", "FORMAT", "text (default), json or csv"},
-       out_flag(),
-       quiet_flag()});
+       {"threads", "N", "default: one per processor; the result does not depend on it"}});
+  const std::vector<Flag> aims = aim_flags();
+  flags.insert(flags.end(), aims.begin(), aims.end());
+  flags.insert(flags.end(), {{"format", "FORMAT", "text (default), json or csv"}, out_flag(), quiet_flag()});
   return flags;
 }
 

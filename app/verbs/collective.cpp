@@ -10,6 +10,7 @@
 #include "app/analysis/question.h"
 #include "app/collective_table.h"
 #include "app/console/cli.h"
+#include "app/console/labels.h"
 #include "app/console/output.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -244,7 +245,7 @@ std::shared_ptr<const System> read_system(const Arguments& arguments, const std:
                                           const std::vector<CollectiveProfile>& profiles) {
   std::string version = !logs.empty() && !logs[0].version.empty() ? "nccl-" + logs[0].version : "";
   if (version.empty() && !profiles.empty()) version = profiles[0].library;
-  auto sets = read_sets(arguments);
+  auto sets = asked_sets(arguments);
   const bool library_set =
       std::any_of(sets.begin(), sets.end(), [](const auto& s) { return s.first == "communication.library"; });
   if (!version.empty() && !library_set) {
@@ -369,7 +370,7 @@ class Pricer {
 CollectiveRun run_of(const Arguments& arguments, const CollectiveRequest& request) {
   const Library library = library_of(*request.system);
   const bool corrected = !request.points.empty() && request.algorithm != "best";
-  CollectiveRun run{.system = request.system->name(),
+  CollectiveRun run{.system = changed_system(request.system->name(), asked_sets(arguments)),
                     .kind = request.kind,
                     .library = library.name,
                     .source = library.source,
@@ -445,10 +446,11 @@ int collective(const Arguments& arguments) {
     return 0;
   }
   std::string page;
+  const int columns = format == "md" ? 0 : result_columns(arguments);
   for (const CollectiveRun& run : runs) {
-    page += fmt::format("{}{} of {} devices on {}\n\n{}\n{}", page.empty() ? "" : "\n", run.kind, run.devices,
-                        run.system, collective_table(run).as(format, result_columns(arguments)),
-                        collective_remarks(run));
+    page +=
+        fmt::format("{}{} of {} devices on {}\n\n{}\n{}", page.empty() ? "" : "\n", run.kind, run.devices,
+                    run.system, collective_table(run, columns).as(format, columns), collective_remarks(run));
   }
   put_page(arguments, page);
   return 0;
@@ -457,6 +459,7 @@ int collective(const Arguments& arguments) {
 }  // namespace
 
 void register_collective(Registry<Verb>& registry) {
+  const std::vector<Flag> board = board_flags();
   registry.add(
       {.name = "collective",
        .summary = "one collective over a range of sizes, as nccl-tests prints it, next to a measured log",
@@ -490,6 +493,10 @@ void register_collective(Registry<Verb>& registry) {
              "else 1x1x20"},
             {"plot", "BASE", "also draw bus bandwidth over size: BASE.png, BASE.svg"},
             {"set", "PATH=VALUE", "change one thing of the system", true},
+            board[0],
+            board[1],
+            board[2],
+            board[3],
             format_flag(),
             out_flag(),
             quiet_flag()},

@@ -4,15 +4,20 @@
 #include <algorithm>
 #include <deque>
 #include <fstream>
-#include "base/json_writer.h"
 
+#include "app/analysis/aims.h"
 #include "app/analysis/answer.h"
 #include "app/analysis/board.h"
 #include "app/analysis/compare_ops.h"
+#include "app/analysis/compare_rows.h"
 #include "app/analysis/question.h"
-#include "app/analysis/why.h"
+#include "app/analysis/sides.h"
+#include "app/analysis/what_if.h"
 #include "app/console/cli.h"
+#include "app/console/goodput_text.h"
+#include "app/console/interrupt.h"
 #include "app/console/output.h"
+#include "app/console/progress_text.h"
 #include "base/data.h"
 
 namespace tandem::app {
@@ -21,170 +26,6 @@ namespace {
 
 constexpr std::size_t kMostOps = 20;
 constexpr int64_t kMostDevices = 64;
-
-JsonWriter pairs_json(const std::vector<OpPair>& pairs) {
-  auto out = JsonWriter::array();
-  for (const OpPair& p : pairs) {
-    JsonWriter row = {{"lane", p.lane}};
-    if (!p.label.empty()) row["op"] = p.label;
-    row["a_seconds"] = p.a;
-    row["b_seconds"] = p.b;
-    out.push_back(std::move(row));
-  }
-  return out;
-}
-
-JsonWriter side_json(const Report& r) {
-  JsonWriter out = {{"title", report_title(r)},
-                    {"model", report_input(r, "model")},
-                    {"engine", r.engine},
-                    {"fits", r.fits}};
-  if (r.fits) {
-    out["samples_per_second"] = r.samples_per_second;
-    out["samples_per_second_interval"] = {
-        {"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}};
-    out["scaling_efficiency"] = r.scaling_efficiency;
-    out["bottleneck"] = r.bottleneck.resource;
-    out["speedup_base_devices"] = r.speedup_base_devices;
-  } else {
-    out["samples_per_second"] = nullptr;
-    out["needs_bytes"] = r.memory.needed().n;
-  }
-  out["memory_bytes_per_device"] = r.memory.needed().n;
-  return out;
-}
-
-using NamedCells = std::vector<std::pair<const char*, std::string>>;
-
-/// A row of csv: what a side that does not fit lacks stays empty.
-NamedCells csv_row(const ReportPair& pair) {
-  const Report &x = pair.a, &y = pair.b;
-  const bool both = x.fits && y.fits;
-  const Report::Interval ratio = both ? ratio_interval(x, y) : Report::Interval{};
-  const Swap swap = both ? swap_parts(pair) : Swap{};
-  const auto real = [](bool there, double v) { return there ? fmt::format("{:.9g}", v) : ""; };
-  const auto truth = [](bool v) { return v ? "true" : "false"; };
-  return {{"model", report_input(x, "model")},
-          {"devices", std::to_string(x.devices)},
-          {"a_system", report_input(x, "system")},
-          {"b_system", report_input(y, "system")},
-          {"a_samples_per_second", real(x.fits, x.samples_per_second)},
-          {"b_samples_per_second", real(y.fits, y.samples_per_second)},
-          {"ratio", real(both, y.samples_per_second / x.samples_per_second)},
-          {"ratio_low", real(both, ratio.low)},
-          {"ratio_high", real(both, ratio.high)},
-          {"a_scaling_efficiency", real(x.fits, x.scaling_efficiency)},
-          {"b_scaling_efficiency", real(y.fits, y.scaling_efficiency)},
-          {"a_memory_bytes", std::to_string(x.memory.needed().n)},
-          {"b_memory_bytes", std::to_string(y.memory.needed().n)},
-          {"a_bottleneck", x.fits ? x.bottleneck.resource : ""},
-          {"b_bottleneck", y.fits ? y.bottleneck.resource : ""},
-          {"only_devices_changed_ratio", real(swap.devices.has_value(), swap.devices.value_or(0))},
-          {"only_links_and_host_changed_ratio", real(swap.rest.has_value(), swap.rest.value_or(0))},
-          {"a_scheme", report_input(x, "scheme")},
-          {"b_scheme", report_input(y, "scheme")},
-          {"a_engine", x.engine},
-          {"b_engine", y.engine},
-          {"a_batch_per_device", std::to_string(x.batch_per_device)},
-          {"b_batch_per_device", std::to_string(y.batch_per_device)},
-          {"a_fits", truth(x.fits)},
-          {"b_fits", truth(y.fits)},
-          {"a_samples_per_second_low", real(x.fits, x.interval.low)},
-          {"a_samples_per_second_high", real(x.fits, x.interval.high)},
-          {"b_samples_per_second_low", real(y.fits, y.interval.low)},
-          {"b_samples_per_second_high", real(y.fits, y.interval.high)},
-          {"a_staleness_mean", real(x.fits, x.staleness.mean())},
-          {"b_staleness_mean", real(y.fits, y.staleness.mean())}};
-}
-
-/// `pairs`: one at least.
-std::string compare_csv(const std::vector<ReportPair>& pairs) {
-  std::vector<Column> columns;
-  for (const auto& [head, cell] : csv_row(pairs.front())) columns.push_back({head});
-  Table table(std::move(columns));
-  for (const ReportPair& pair : pairs) {
-    std::vector<std::string> cells;
-    for (auto& [head, cell] : csv_row(pair)) cells.push_back(std::move(cell));
-    table.add(std::move(cells));
-  }
-  return table.csv();
-}
-
-/// "only B holds it, A needs 33 of 16 GiB" where not both do, else why().
-std::string reason_text(const ReportPair& pair) {
-  const Report &a = pair.a, &b = pair.b;
-  if (a.fits && b.fits) return why(pair).text;
-  const std::string model =
-      fmt::format("{} on {} device{}", report_input(b, "model"), b.devices, b.devices == 1 ? "" : "s");
-  if (!a.fits && !b.fits)
-    return fmt::format("{}: neither holds it, A {}, B {}", model, needs_text(a), needs_text(b));
-  return fmt::format("{}: only {} holds it, {} {}", model, a.fits ? "A" : "B", a.fits ? "B" : "A",
-                     needs_text(a.fits ? b : a));
-}
-
-/// What there is to say of a board that was changed, one per pair.
-struct BoardAnswer {
-  Worth worth;
-  std::optional<Placements> a, b;
-};
-
-JsonWriter board_json(const BoardAnswer& answer) {
-  const auto side = [](const std::optional<Placements>& p) -> JsonWriter {
-    if (!p) return nullptr;
-    const auto choice = [](const Placements::Choice& c) {
-      return JsonWriter{{"devices", c.devices}, {"samples_per_second", c.rate}};
-    };
-    return {{"used", choice(p->used)}, {"best", choice(p->best)}, {"worst", choice(p->worst)}};
-  };
-  JsonWriter out = {{"worth_from", kWorth}, {"largest_batch", nullptr}, {"batches", JsonWriter::array()}};
-  if (const auto largest = answer.worth.largest()) out["largest_batch"] = largest->batch;
-  for (const Worth::At& at : answer.worth.at)
-    out["batches"].push_back({{"batch_per_device", at.batch}, {"samples_per_second_ratio", 1 + at.gain}});
-  out["placement"] = {{"a", side(answer.a)}, {"b", side(answer.b)}};
-  return out;
-}
-
-/// Who is compared, in words.
-struct Names {
-  std::string a, b;
-};
-
-std::string compare_json(const std::vector<ReportPair>& pairs, const Names& names,
-                         const std::vector<BoardAnswer>& boards) {
-  JsonWriter out = {
-      {"schema", "tandem-compare-1"}, {"a", names.a}, {"b", names.b}, {"rows", JsonWriter::array()}};
-  for (const ReportPair& pair : pairs) {
-    const Report &x = pair.a, &y = pair.b;
-    const OpComparison ops = compare_ops(x, y);
-    const auto ratio = [](double to, double from) { return from > 0 ? to / from : 0.0; };
-    JsonWriter row = {{"devices", x.devices}, {"a", side_json(x)}, {"b", side_json(y)}};
-    const auto set = [&](const char* key, double value) {
-      row[key] = x.fits && y.fits ? JsonWriter::finite_or_null(value) : nullptr;
-    };
-    set("samples_per_second_ratio", ratio(y.samples_per_second, x.samples_per_second));
-    set("iteration_ratio", ratio(y.iteration_median, x.iteration_median));
-    set("staleness_mean_difference", y.staleness.mean() - x.staleness.mean());
-    row["memory_ratio"] =
-        ratio(static_cast<double>(y.memory.needed().n), static_cast<double>(x.memory.needed().n));
-    if (x.fits && y.fits) {
-      const Report::Interval interval = ratio_interval(x, y);
-      row["samples_per_second_ratio_interval"] = {{"low", JsonWriter::finite_or_null(interval.low)},
-                                                  {"high", JsonWriter::finite_or_null(interval.high)},
-                                                  {"level", interval.level}};
-      const Reason reason = why(pair);
-      if (reason.swap.devices)
-        row["only_devices_changed_ratio"] = JsonWriter::finite_or_null(*reason.swap.devices);
-      if (reason.swap.rest)
-        row["only_links_and_host_changed_ratio"] = JsonWriter::finite_or_null(*reason.swap.rest);
-    }
-    if (const std::string text = reason_text(pair); !text.empty()) row["why"] = text;
-    if (!boards.empty()) row["board"] = board_json(boards[static_cast<std::size_t>(&pair - pairs.data())]);
-    row["lanes"] = pairs_json(ops.lanes);
-    row["ops"] = pairs_json(ops.ops);
-    out["rows"].push_back(std::move(row));
-  }
-  return out.dump(2);
-}
 
 /// The timelines of the most devices that hold both, as text; empty when one side keeps none.
 std::string ops_text(const std::vector<ReportPair>& pairs, const std::string& format, int columns) {
@@ -212,9 +53,12 @@ std::string reasons(const std::vector<ReportPair>& pairs) {
   }
   std::vector<Report> a, b;
   for (const ReportPair& pair : pairs) a.push_back(pair.a), b.push_back(pair.b);
-  for (const auto& [side, reports] : {std::pair{"A", a}, std::pair{"B", b}}) {
-    if (const std::string base = base_text(reports); !base.empty())
-      out += fmt::format("{}: {}\n", side, base);
+  const std::string of_a = base_text(a), of_b = base_text(b);
+  if (!of_a.empty() && of_a == of_b) {
+    out += fmt::format("A and B: {}\n", of_a);
+  } else {
+    for (const auto& [side, base] : {std::pair{"A", of_a}, std::pair{"B", of_b}})
+      if (!base.empty()) out += fmt::format("{}: {}\n", side, base);
   }
   return out.empty() ? "" : "\n" + out;
 }
@@ -230,56 +74,98 @@ void put_comparison(const Arguments& arguments, const std::vector<ReportPair>& p
            head + "\n" + compare_table(pairs).as(format, result_columns(arguments)) + reasons(pairs) + rest);
 }
 
-int compare_reports(const Arguments& arguments) {
-  const std::string format = format_of(arguments);
-  const auto a = load_reports(arguments.words()[0]);
-  const auto b = load_reports(arguments.words()[1]);
-  const auto pairs = matched(a, b);
-  if (pairs.empty()) {
-    throw InputError(fmt::format("{} and {} have no device count in common", printable(arguments.words()[0]),
-                                 printable(arguments.words()[1])));
+/// Where the counts of the two have none in common, the last of each.
+std::vector<ReportPair> paired(const std::vector<Report>& a, const std::vector<Report>& b) {
+  std::vector<ReportPair> out = matched(a, b);
+  if (out.empty()) out.push_back({a.back(), b.back()});
+  return out;
+}
+
+/// "Only A has 4 devices: 362 samples/s."
+std::string left_over(const char* side, const std::vector<Report>& own,
+                      const std::vector<ReportPair>& pairs) {
+  std::string out;
+  for (const Report& r : own) {
+    const bool told = std::any_of(pairs.begin(), pairs.end(), [&](const ReportPair& p) {
+      return (side[0] == 'A' ? p.a : p.b).devices == r.devices;
+    });
+    if (!told)
+      out += fmt::format("Only {} has {} device{}: {}.\n", side, r.devices, r.devices == 1 ? "" : "s",
+                         r.fits ? grouped(r.samples_per_second) + " samples/s" : needs_text(r));
   }
-  if (pairs.size() < std::max(a.size(), b.size()))
-    note(arguments, "device counts that only one of the files holds are left out");
-  const bool prose = format == "text" || format == "md";
-  const auto name = [](const Report& r) { return fmt::format("{} ({})", report_title(r), engine_word(r)); };
-  const Names names = {name(a[0]), name(b[0])};
-  put_comparison(arguments, pairs, names, fmt::format("A  {}\nB  {}\n", names.a, names.b),
-                 prose ? ops_text(pairs, format, result_columns(arguments)) : "");
+  return out.empty() ? "" : "\n" + out;
+}
+
+/// Times to a target and what failures leave, side by side.
+std::string aims_text(const std::vector<std::pair<std::string, const Report*>>& sides) {
+  std::string out;
+  for (const auto& [side, report] : sides) {
+    for (const std::string& text : {goodput_lines(*report), progress_lines({*report})}) {
+      if (!text.empty())
+        out +=
+            fmt::format("{}, {} device{}: {}", side, report->devices, report->devices == 1 ? "" : "s", text);
+    }
+  }
+  return out.empty() ? "" : "\n" + out;
+}
+
+void put_several(const Arguments& arguments, const std::vector<OfSeveral>& rows,
+                 const std::vector<std::string>& names, const std::string& rest) {
+  const std::string format = format_of(arguments);
+  if (format == "json") return put_result(arguments, several_json(rows, names));
+  if (format == "csv") {
+    std::vector<Report> reports;
+    for (const OfSeveral& row : rows) reports.push_back(row.report);
+    return put_result(arguments, report_csv(reports));
+  }
+  std::string head;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    head += fmt::format("{}  {}\n", static_cast<char>('A' + i), names[i]);
+  std::vector<std::pair<std::string, const Report*>> sides;
+  for (const OfSeveral& row : rows) sides.emplace_back(std::string(1, row.side), &row.report);
+  put_page(arguments, head + "\n" + several_table(rows, names).as(format, result_columns(arguments)) +
+                          aims_text(sides) + rest);
+}
+
+/// More than two files: a row for every report of each, over that of A on as many devices, or A's last.
+int compare_several_reports(const Arguments& arguments) {
+  std::vector<std::vector<Report>> all;
+  std::vector<Report> first;
+  for (const std::string& file : arguments.words()) {
+    all.push_back(load_reports(file));
+    first.push_back(all.back()[0]);
+  }
+  std::vector<std::string> names = distinguishing_labels(first);
+  std::vector<OfSeveral> rows;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (names[i].empty()) names[i] = report_title(first[i]);
+    for (const Report& r : all[i]) {
+      const auto& a = all[0];
+      const auto like =
+          std::find_if(a.begin(), a.end(), [&](const Report& x) { return x.devices == r.devices; });
+      rows.push_back({static_cast<char>('A' + i), r, like == a.end() ? &a.back() : &*like});
+    }
+  }
+  put_several(arguments, rows, names, "");
   return 0;
 }
 
-/// What the options make of both sides.
-struct Sides {
-  System::Sets a, b;
-  std::string changes;  ///< of B over A, in words
-};
-
-Sides read_sides(const Arguments& arguments) {
-  Sides out{read_sets(arguments), {}, {}};
-  auto changes = read_board_changes(arguments);
-  auto own = read_sets(arguments, "set-b");
-  const bool alone = arguments.words().size() == 1;
-  if (alone && changes.empty() && own.empty())
-    throw UsageError(
-        "one system is compared with itself changed: --without, --with-bridges, --swap, --place or --set-b "
-        "says "
-        "how; or name a second system");
-  // Devices are chosen on both sides, unless nothing else tells the sides apart.
-  const auto place =
-      std::find_if(changes.begin(), changes.end(), [](const auto& c) { return c.first == "place"; });
-  if (place != changes.end() && (!alone || changes.size() > 1 || !own.empty())) {
-    out.a.push_back(*place);
-    changes.erase(place);
-  }
-  out.b = out.a;
-  changes.insert(changes.end(), own.begin(), own.end());
-  for (const auto& [path, value] : changes) {
-    if (path != "without") std::erase_if(out.b, [&, &path = path](const auto& s) { return s.first == path; });
-    out.b.emplace_back(path, value);
-    out.changes += (out.changes.empty() ? "" : ", ") + change_words(path, value);
-  }
-  return out;
+int compare_reports(const Arguments& arguments) {
+  if (arguments.words().size() > 2) return compare_several_reports(arguments);
+  const std::string format = format_of(arguments);
+  const auto a = load_reports(arguments.words()[0]);
+  const auto b = load_reports(arguments.words()[1]);
+  const auto pairs = paired(a, b);
+  const bool prose = format == "text" || format == "md";
+  const auto name = [](const Report& r, const Report& other) {
+    return fmt::format("{} ({})", title_beside(r, other), engine_word(r));
+  };
+  const Names names = {name(a[0], b[0]), name(b[0], a[0])};
+  put_comparison(arguments, pairs, names, fmt::format("A  {}\nB  {}\n", names.a, names.b),
+                 prose ? left_over("A", a, pairs) + left_over("B", b, pairs) +
+                             ops_text(pairs, format, result_columns(arguments))
+                       : "");
+  return 0;
 }
 
 /// Of one system that was changed: up to which batch that is worth it, and which devices to use.
@@ -315,7 +201,7 @@ std::string board_text(const std::vector<ReportPair>& pairs, const std::vector<B
   return worth + (places.empty() ? "" : "\n" + places);
 }
 
-/// A rate measured on A says how fast the cards are; B's are the same.
+/// A rate measured on A says how fast the cards are; those of `b` are the same.
 void share_anchor(Question& a, Question& b) {
   if (!a.anchor) return;
   const auto card = [](const System& s) { return s.device(s.accelerator(0)).name; };
@@ -327,45 +213,131 @@ void share_anchor(Question& a, Question& b) {
   b.anchor->system = &a.system;
 }
 
+/// Answers of all sides for one model, [side][count].
+struct Answered {
+  std::vector<Question*> asked;
+  std::vector<std::vector<Report>> reports;
+};
+
+Answered answer_sides(const Arguments& arguments, const std::string& model, const std::vector<Side>& sides,
+                      std::deque<Question>& questions) {
+  Progress progress(arguments);
+  Answered out;
+  for (const Side& side : sides) {
+    Question& q = questions.emplace_back(read_question(side.arguments, model, side.system, side.sets));
+    out.asked.push_back(&q);
+    if (!side.arguments.has("devices"))
+      q.devices = {std::min<int64_t>(q.system.accelerator_count(), kMostDevices)};
+    if (q.devices.size() != out.asked[0]->devices.size())
+      throw UsageError(fmt::format("{} device counts for A and {} for {}: as many are compared, one by one",
+                                   out.asked[0]->devices.size(), q.devices.size(), side.letter));
+    if (out.asked.size() > 1) share_anchor(*out.asked[0], q);
+  }
+  for (std::size_t s = 0; s < sides.size(); ++s) {
+    const Aims aims = read_aims(sides[s].arguments);
+    out.reports.emplace_back();
+    for (const int64_t n : out.asked[s]->devices) {
+      progress.show(fmt::format("{} on {} device{} of {} ...", model, n, n == 1 ? "" : "s", sides[s].letter));
+      out.reports.back().push_back(answer(*out.asked[s], n));
+      add_aims(aims, *out.asked[s], out.reports.back().back());
+    }
+  }
+  return out;
+}
+
+/// What the fastest smaller format would give where a side is bound by compute in fp32.
+std::string format_hints(const std::vector<std::pair<const Question*, const Report*>>& sides) {
+  std::string out;
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    const std::string hint = format_hint(*sides[i].first, *sides[i].second);
+    if (!hint.empty()) out += fmt::format("{}: {}\n", static_cast<char>('A' + i), hint);
+  }
+  return out;
+}
+
+/// That the sides work on unlike samples in a step, so that their rates are of unlike trainings.
+std::string samples_text(const std::vector<const Report*>& sides) {
+  std::string each;
+  bool unlike = false;
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    unlike = unlike || sides[i]->samples_per_iteration != sides[0]->samples_per_iteration;
+    each += fmt::format("{}{} {}", i == 0 ? "" : ", ", static_cast<char>('A' + i),
+                        whole(sides[i]->samples_per_iteration));
+  }
+  return unlike ? fmt::format("Samples in a step: {} (--batch B:64 says it of one side).\n", each) : "";
+}
+
+int put_many(const Arguments& arguments, const std::vector<Answered>& all) {
+  std::vector<OfSeveral> rows;
+  std::vector<Report> first;
+  for (const auto& reports : all[0].reports) first.push_back(reports[0]);
+  std::vector<std::string> names = distinguishing_labels(first);
+  std::string rest;
+  for (const Answered& one : all) {
+    for (std::size_t n = 0; n < one.reports[0].size(); ++n) {
+      std::vector<const Report*> sides;
+      for (std::size_t s = 0; s < one.reports.size(); ++s) {
+        rows.push_back({static_cast<char>('A' + s), one.reports[s][n], &one.reports[0][n]});
+        sides.push_back(&one.reports[s][n]);
+      }
+      if (rest.empty()) rest = samples_text(sides);
+    }
+  }
+  std::vector<std::pair<const Question*, const Report*>> asked;
+  for (std::size_t s = 0; s < names.size(); ++s) {
+    if (names[s].empty()) names[s] = report_system(first[s]);
+    asked.emplace_back(all[0].asked[s], &all[0].reports[s].back());
+  }
+  rest += format_hints(asked);
+  put_several(arguments, rows, names, rest.empty() ? "" : "\n" + rest);
+  return 0;
+}
+
+int put_two(const Arguments& arguments, const std::vector<Answered>& all, const std::vector<Side>& sides) {
+  std::vector<ReportPair> pairs;
+  for (const Answered& one : all) {
+    for (std::size_t n = 0; n < one.reports[0].size(); ++n) {
+      pairs.push_back({one.reports[0][n], one.reports[1][n], one.asked[0], one.asked[1]});
+      same_base(pairs.back());
+    }
+  }
+  const auto boards = board_answers(arguments, pairs);
+  const auto& [x, y, asked_x, asked_y] = pairs.front();
+  const std::string changes = changed_system("", sides[1].sets);
+  const bool alone = arguments.words().size() == 1, board = sides[0].arguments.equal(sides[1].arguments);
+  const std::string head =
+      fmt::format("A  {}: {}\n", title_beside(x, y), asked_x->system.summary()) +
+      (alone && board ? fmt::format("B  the same{}\n", changes)
+                      : fmt::format("B  {}: {}\n", title_beside(y, x), asked_y->system.summary()));
+  const Names names = {report_system(x), report_system(y)};
+  std::vector<std::pair<std::string, const Report*>> aims;
+  for (const ReportPair& pair : pairs) aims.insert(aims.end(), {{"A", &pair.a}, {"B", &pair.b}});
+  std::string rest = samples_text({&x, &y}) + format_hints({{asked_x, &x}, {asked_y, &y}});
+  if (!rest.empty()) rest = "\n" + rest;
+  put_comparison(arguments, pairs, names, head, board_text(pairs, boards) + aims_text(aims) + rest, boards);
+  return 0;
+}
+
 int compare_systems(const Arguments& arguments) {
   check_out(arguments);
+  say_interrupts();
   const std::vector<std::string> models = split_names(arguments.all("model"));
   if (arguments.has("anchor") && models.size() > 1) throw UsageError("--anchor is the rate of one model");
   if (arguments.has("collective-profile"))
     throw UsageError(
         "collectives are measured on one machine: predict with --collective-profile there, and compare the "
         "reports");
-  const Sides sides = read_sides(arguments);
-  const std::string &first = arguments.words().front(), &second = arguments.words().back();
-  std::deque<Question> asked;  // pairs point into it
-  std::vector<ReportPair> pairs;
+  const std::vector<Side> sides = read_sides(arguments);
+  std::deque<Question> questions;  // answers point into it
+  std::vector<Answered> all;
+  bool any = false;
   for (const std::string& model : models) {
-    Progress progress(arguments);
-    Question& a = asked.emplace_back(read_question(arguments, model, first, sides.a));
-    Question& b = asked.emplace_back(read_question(arguments, model, second, sides.b));
-    share_anchor(a, b);
-    const int64_t all = std::min(a.system.accelerator_count(), b.system.accelerator_count());
-    if (!arguments.has("devices")) a.devices = {std::min<int64_t>(all, kMostDevices)};
-    for (const int64_t n : a.devices) {
-      progress.show(fmt::format("{} on {} device{} ...", model, n, n == 1 ? "" : "s"));
-      pairs.push_back({answer(a, n), answer(b, n), &a, &b});
-    }
+    all.push_back(answer_sides(arguments, model, sides, questions));
+    for (const auto& reports : all.back().reports)
+      any = any || std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.fits; });
   }
-  const auto& [x, y, asked_x, asked_y] = pairs.front();
-  const bool any =
-      std::any_of(pairs.begin(), pairs.end(), [](const ReportPair& p) { return p.a.fits || p.b.fits; });
-  if (!any) check_fits(*asked_x, {x});
-  const auto boards = board_answers(arguments, pairs);
-  const bool alone = arguments.words().size() == 1;
-  const std::string head = fmt::format("A  {}: {}\n", report_title(x), asked_x->system.summary()) +
-                           (alone ? fmt::format("B  the same {}\n", sides.changes)
-                                  : fmt::format("B  {}: {}{}\n", report_title(y), asked_y->system.summary(),
-                                                sides.changes.empty() ? "" : ", " + sides.changes));
-  const std::string system = report_input(y, "system");
-  const Names names = {report_input(x, "system"),
-                       sides.changes.empty() ? system : fmt::format("{} {}", system, sides.changes)};
-  put_comparison(arguments, pairs, names, head, board_text(pairs, boards), boards);
-  return 0;
+  if (!any) check_fits(*all[0].asked[0], all[0].reports[0]);
+  return sides.size() > 2 ? put_many(arguments, all) : put_two(arguments, all, sides);
 }
 
 int compare(const Arguments& arguments) {
@@ -373,6 +345,10 @@ int compare(const Arguments& arguments) {
   for (const Flag& flag : question_flags()) {
     if (arguments.has(flag.name))
       throw UsageError(fmt::format("--{} is for systems: name a model with --model", flag.name));
+  }
+  for (const Flag& flag : aim_flags()) {
+    if (arguments.has(flag.name))
+      throw UsageError(fmt::format("--{} is for systems: ask predict, and compare its reports", flag.name));
   }
   for (const std::string& word : arguments.words()) {
     if (word == "-" || std::ifstream(word)) continue;
@@ -402,10 +378,14 @@ std::vector<Flag> compare_flags() {
       flag.repeatable = true;
       flag.help = "compare the systems A and B for this model, or for several";
     }
-    if (flag.name == "devices") flag.help = "device counts; default as many as both systems have, at most 64";
+    if (flag.name == "devices")
+      flag.help = "device counts; default all that each side has, at most 64; --devices A:4 --devices B:2";
     flags.push_back(flag);
     if (flag.name == "set") flags.push_back({"set-b", "PATH=VALUE", "the same of B only", true});
   }
+  const std::vector<Flag> aims = aim_flags();
+  flags.insert(flags.end(), aims.begin(), aims.end());
+  let_sides_say(flags);
   flags.insert(flags.end(), {format_flag(), out_flag(), quiet_flag()});
   return flags;
 }
@@ -417,16 +397,18 @@ void register_compare(Registry<Verb>& registry) {
       {.name = "compare",
        .summary = "what changes and why: two systems for a model, or two reports (predicted, "
                   "executed, before, after)",
-       .usage = "SYSTEM [SYSTEM] --model NAME [options] | REPORT REPORT [options]",
+       .usage = "SYSTEM [SYSTEM...] --model NAME [options] | REPORT REPORT... [options]",
        .flags = compare_flags(),
        .least_words = 1,
-       .most_words = 2,
+       .most_words = 26,
        .run = compare,
        .details =
            "One system is compared with itself changed: without a kind of link, with NVLink bridges, other "
            "cards, other slots (--set-b links.pcie.width=x8) or other devices of the board. Then follow "
            "the batch up to which that is worth 3 %, and which devices to use. --place holds for both "
            "sides unless it is the only change.\n\n"
+           "Of several systems every option holds for all, --swap and --without too, unless it begins with "
+           "whom it is said of: --swap A:device=rtx-4090, --devices B:2, --scheme C:horovod.\n\n"
            "Reports come from: tandem predict or tandem run, with --format json --out FILE. Where "
            "both keep a timeline, ops and lanes are compared too, and the largest disagreement is "
            "named.\n\nExamples\n"
@@ -434,6 +416,8 @@ void register_compare(Registry<Verb>& registry) {
            "  tandem compare a100-pcie-4x --with-bridges 0-1,2-3 --model vgg16,resnet50 --precision fp16\n"
            "  tandem compare 2080ti-nvlink-8x --without nvlink --model vgg16 --devices 4,8\n"
            "  tandem compare 2080ti-nvlink-8x --place 2,3 --model vgg16\n"
+           "  tandem compare 4090-pcie-8x 5090-2x a100-pcie-4x --model vit-b16 --devices A:4 --devices B:2 "
+           "--devices C:4\n"
            "  tandem compare dgx-h100 dgx-h100 --set nodes=4 --set-b network.bandwidth=200Gbit/s "
            "--model vgg16"});
 }

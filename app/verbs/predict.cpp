@@ -4,19 +4,17 @@
 #include <algorithm>
 #include <set>
 
+#include "app/analysis/aims.h"
 #include "app/analysis/answer.h"
 #include "app/analysis/elasticity.h"
-#include "app/analysis/failures.h"
-#include "app/analysis/progress.h"
 #include "app/analysis/question.h"
 #include "app/analysis/what_if.h"
 #include "app/console/cli.h"
 #include "app/console/goodput_text.h"
+#include "app/console/interrupt.h"
 #include "app/console/output.h"
 #include "app/console/progress_text.h"
 #include "app/console/report_text.h"
-#include "sim/plan/placement.h"
-#include "sim/simulation.h"
 
 namespace tandem::app {
 
@@ -62,8 +60,11 @@ std::string heading(const Question& q) {
   std::string out = fmt::format(
       "{} · {}{} · {}MAC forward    {} · {} · {} recipe · {} · {} · {}", q.graph.name(),
       parameters_text(q.graph), kept_text(q), count_text(static_cast<double>(q.graph.forward_flops().n) / 2),
-      q.system.name(), scheme_text(q.scheme), q.scheme.recipe.name, name(q.precision), q.optimizer->name,
+      q.system_label(), scheme_text(q.scheme), q.scheme.recipe.name, name(q.precision), q.optimizer->name,
       batch_text(q.graph, q.batch, micro_batches(q)));
+  if (!(q.recompute == Recompute{})) out += " · recompute " + q.recompute.text();
+  if (q.offload.any()) out += " · offload " + q.offload.text();
+  for (const auto& [key, value] : q.memory) out += fmt::format(" · {}={}", key, value);
   for (const Question::Beside& job : q.beside)
     out +=
         fmt::format("\nbeside {} on {} device{} · {} · {}", job.graph.name(), job.devices,
@@ -109,20 +110,16 @@ std::string side_by_side_lines(const std::vector<Report>& reports) {
   return out;
 }
 
-std::shared_ptr<const Program> program_of(const Question& q, int64_t devices) {
-  const Prediction p = q.prediction(devices);
-  return Simulation(p).program(make_cluster(q.system, devices));
-}
-
 int predict(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   check_out(arguments);
+  say_interrupts();
   Question question = read_question(arguments);
   question.timeline = format == "json" && !arguments.has("no-timeline");
-  const std::optional<Failures> failures = read_failures(arguments);
-  const std::optional<ProgressQuestion> target = read_progress_question(arguments);
+  const Aims aims = read_aims(arguments);
   if (arguments.has("elasticities")) {
-    if (failures) refuse_option("elasticities", "is another question than that of failures: ask them apart");
+    if (aims.failures)
+      refuse_option("elasticities", "is another question than that of failures: ask them apart");
     Progress progress(arguments);
     progress.show("turning each resource of the machine ...");
     const auto all = elasticities(question);
@@ -139,16 +136,14 @@ int predict(const Arguments& arguments) {
       progress.show(fmt::format("simulating {} device{} ...", n, n == 1 ? "" : "s"));
       reports.push_back(answer(question, n));
       note_idle_settings(question, reports.back());
-      if (failures) add_goodput(question, *failures, reports.back());
-      if (target) add_progress(*target, question.graph, *program_of(question, n), reports.back());
+      add_aims(aims, question, reports.back());
     }
   }
+  if (format == "csv") put_result(arguments, report_csv(reports));  // of what does not fit, too
   check_fits(question, reports);
   if (format == "json") {
     put_result(arguments, reports_to_json(reports, arguments.has("reproducible")));
-  } else if (format == "csv") {
-    put_result(arguments, report_csv(reports));
-  } else {
+  } else if (format != "csv") {
     const Table table = report_table(reports);
     put_page(arguments, fmt::format("{}\n\n{}\n{}{}{}{}{}{}{}\n", heading(question),
                                     table.as(format, result_columns(arguments)), rest_of_step(reports.back()),
@@ -163,10 +158,8 @@ int predict(const Arguments& arguments) {
 
 void register_predict(Registry<Verb>& registry) {
   auto flags = question_flags();
-  const std::vector<Flag> failing = failure_flags();
-  flags.insert(flags.end(), failing.begin(), failing.end());
-  const std::vector<Flag> progress = progress_flags();
-  flags.insert(flags.end(), progress.begin(), progress.end());
+  const std::vector<Flag> aims = aim_flags();
+  flags.insert(flags.end(), aims.begin(), aims.end());
   flags.insert(flags.end(), {{"elasticities", "",
                               "instead: by how many per cent the throughput grows with each link, store, the "
                               "devices' and servers' speed, and what it would be without their limit"},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/analysis/question.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "app/show/show.h"
@@ -41,6 +42,7 @@ int show(const Arguments& arguments) {
 }  // namespace
 
 void register_show(Registry<Verb>& registry) {
+  const std::vector<Flag> board = board_flags();  // of show system, too
   registry.add(
       {.name = "show",
        .summary =
@@ -65,6 +67,10 @@ void register_show(Registry<Verb>& registry) {
             {"microbatches", "M", "show schedule: default 8"},
             {"chunks", "V", "show schedule: parts of the model a stage; default 1, interleaved 2"},
             {"set", "PATH=VALUE", "show system: change one thing of it first", true},
+            board[0],
+            board[1],
+            board[2],
+            board[3],
             quiet_flag()},
        .least_words = 2,
        .most_words = 2,

@@ -89,14 +89,14 @@ Cables cables_of(const System& system) {
 }
 
 /// What NCCL counts of those cables, as a fraction of what copies reach; 1 without cables.
-double counted_of_fabric(const Cables& cables, const std::string& architecture) {
+double counted_of_fabric(const Cables& cables, const std::string& architecture, double speed) {
   if (cables.lanes == 0) return 1;
   const NcclTuning::Generation* known = nccl_tuning().generation(architecture);
   // Without a switch between them 18 of 20 GB/s (src/graph/topo.h SM60_NVLINK_BW; 22 of 25 up to 2.17). The
   // bound is for links that faults leave less than their cables.
   const double whole = cables.first.bandwidth.bytes_per_second;
   const bool counted = known != nullptr && cables.switched;
-  const double share = std::min(0.9, counted ? known->cable * cables.first.lanes / whole : 0.9);
+  const double share = std::min(0.9, counted ? speed * known->cable * cables.first.lanes / whole : 0.9);
   return share * whole / cables.first.usable();
 }
 
@@ -113,7 +113,7 @@ double ring_blocks(const Cables& cables, const std::string& architecture) {
 /// and steps between devices scale, and whether switches reduce. Kernels run the protocols, so the times
 /// stated for one clock pass in inverse ratio to a device's own; scales by architecture are what is left
 /// beside that.
-void apply_architecture(const Json& json, const System& system, Library& lib) {
+void apply_architecture(const Json& json, const System& system, double speed, Library& lib) {
   const Device accelerator = slowest_clock(system);
   const std::string& architecture = accelerator.architecture;
   const auto scale = [&](const char* key) {
@@ -124,7 +124,8 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
   const double slower = stated > 0 && accelerator.boost_mhz > 0 ? stated / accelerator.boost_mhz : 1;
   const double base = slower * scale("base_scale"), step = slower * scale("step_scale");
   const Cables cables = cables_of(system);
-  const double counted = json.boolean("of_counted", false) ? counted_of_fabric(cables, architecture) : 1;
+  const double counted =
+      json.boolean("of_counted", false) ? counted_of_fabric(cables, architecture, speed) : 1;
   for (Protocol& p : lib.protocols) {
     p.efficiency[0] *= counted;
     p.base *= p.sends_words() ? base : slower;
@@ -141,17 +142,17 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
       }
     }
   }
-  lib.own_rate =
-      json.real("own_copy", 0, 0, 1000) * ring_blocks(cables, architecture) * 1e6 * accelerator.boost_mhz;
+  lib.own_rate = speed * json.real("own_copy", 0, 0, 1000) * ring_blocks(cables, architecture) * 1e6 *
+                 accelerator.boost_mhz;
   lib.switch_step *= base;
   if (const Json* exchange = json.find("exchange_efficiency"); exchange && exchange->is_object())
     lib.exchange_efficiency = exchange->real(architecture, exchange->at("other").as_real(0.01, 1), 0.01, 1);
   lib.exchange_peer *= slower;
-  lib.channel_rate = nccl_tuning().channel_rate(architecture);
+  lib.channel_rate = speed * nccl_tuning().channel_rate(architecture);
   if (const Json* spread = json.find("spread")) read_spread(*spread, architecture, lib);
   if (const Json* reducing = json.find("switch_efficiency")) {
     lib.switch_efficiency = reducing->real(architecture, 0, 0, 1);
-    lib.switch_channel_rate = json.at("switch_channel_rate").as_bandwidth().bytes_per_second;
+    lib.switch_channel_rate = speed * json.at("switch_channel_rate").as_bandwidth().bytes_per_second;
     lib.switch_channels = static_cast<int>(json.at("switch_channels").integer(architecture, 16, 1, 64));
   }
 }
@@ -236,7 +237,7 @@ std::vector<std::string> read_algorithms(const Json& json) {
   return out;
 }
 
-Library library_of(const System& system) {
+Library library_of(const System& system, double speed) {
   const Json& communication = system.communication();
   const bool stated = communication.is_object() && communication.find("library") != nullptr;
   const std::string name = stated ? communication.at("library").as_text() : default_family(system);
@@ -268,7 +269,7 @@ Library library_of(const System& system) {
     if (lib.version < library_version(before.as_text(), before.place()))
       lib.block_start = group->at("block").as_time().seconds();
   }
-  apply_architecture(*best, system, lib);
+  apply_architecture(*best, system, speed, lib);
   if (communication.is_object()) apply_overrides(communication, lib);
   return lib;
 }

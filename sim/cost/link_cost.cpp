@@ -33,13 +33,23 @@ struct LinkCost::Winner {
   PatternPrice price;
 };
 
-LinkCost::LinkCost(const System& system, const Overheads& overheads)
+namespace {
+
+NetworkSoftware faster(NetworkSoftware s, double threads) {
+  for (double* seconds : {&s.send, &s.receive, &s.message}) *seconds /= threads;
+  return s;
+}
+
+}  // namespace
+
+LinkCost::LinkCost(const System& system, const Overheads& overheads, const Speeds& speeds)
     : system_(system),
       overheads_(overheads),
-      messages_(std::make_unique<NetworkSoftware>(network_software(overheads.network, system, true))) {
-  Library library = library_of(system);
-  collectives_ = std::make_unique<NetworkSoftware>(
-      network_software(library.name.substr(0, library.name.find('-')), system, false));
+      messages_(std::make_unique<NetworkSoftware>(
+          faster(network_software(overheads.network, system, true), speeds.threads))) {
+  Library library = library_of(system, speeds.library);
+  collectives_ = std::make_unique<NetworkSoftware>(faster(
+      network_software(library.name.substr(0, library.name.find('-')), system, false), speeds.threads));
   carry(library, *collectives_, system.transport_latency().seconds());
   library_ = std::make_unique<Library>(std::move(library));
   capacity_.resize(system.link_count());

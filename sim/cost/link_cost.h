@@ -14,6 +14,7 @@
 #include "schemes/program.h"
 #include "schemes/scheme.h"
 #include "sim/plan/plan.h"
+#include "sim/plan/speeds.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {
@@ -31,7 +32,7 @@ struct Protocol;
 /// by input(), post() and collective(). Keeps references to `system`. Not thread safe.
 class LinkCost {
  public:
-  LinkCost(const System& system, const Overheads& overheads);
+  LinkCost(const System& system, const Overheads& overheads, const Speeds& speeds = {});
   ~LinkCost();
 
   /// One point-to-point copy; free when from == to.

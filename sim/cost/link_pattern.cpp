@@ -4,7 +4,6 @@
 #include <algorithm>
 
 namespace tandem::sim {
-namespace {
 
 bool fabric_kind(std::string_view kind) {
   for (const std::string_view k : {"nvlink", "nvswitch", "xgmi", "infinity", "ici", "c2c"}) {
@@ -12,8 +11,6 @@ bool fabric_kind(std::string_view kind) {
   }
   return false;
 }
-
-}  // namespace
 
 uint32_t resource_of(const System& system, LinkId link) { return system.pool(link); }
 

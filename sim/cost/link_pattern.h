@@ -52,6 +52,9 @@ struct Pattern {
   void add(VertexId from, VertexId to, const Route& route, HopClass hop, double weight, const System& system);
 };
 
+/// "nvlink", "xgmi" and the like, which join accelerators alone.
+bool fabric_kind(std::string_view kind);
+
 /// A route's class and the resource that stands for a link (half-duplex pairs share one).
 HopClass hop_class(const System& system, VertexId a, VertexId b, const Route& route);
 uint32_t resource_of(const System& system, LinkId link);

@@ -13,6 +13,8 @@ struct Speeds {
   double server = 1;   ///< processors of servers, at applying gradients
   double timers = 1;   ///< retransmission timers of a network that loses packets
   double latency = 1;  ///< what a message or a collective takes besides its bytes: steps, software
+  double library = 1;  ///< what a collective library's kernels move, where that is less than links carry
+  double threads = 1;  ///< threads of network libraries, at moving bytes between nodes
   bool operator==(const Speeds&) const = default;
 };
 

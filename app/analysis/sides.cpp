@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/sides.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/analysis/question.h"
+
+namespace tandem::app {
+
+namespace {
+
+constexpr const char* kBoard[] = {"without", "swap", "with-bridges", "place"};
+
+bool of_all(std::string_view flag) {  // alike on all sides
+  return flag == "model" || flag == "system" || flag == "format" || flag == "out" || flag == "quiet" ||
+         flag == "anchor" || flag == "collective-profile" || flag == "set-b";
+}
+
+/// A value and of whom it is said, 0: of all.
+struct Said {
+  char whom = 0;
+  std::string value;
+};
+
+Said read_said(std::string_view option, const std::string& text, std::size_t sides) {
+  const bool letter = text.size() > 1 && text[1] == ':' && text[0] >= 'A' && text[0] <= 'Z';
+  if (!letter) return {0, text};
+  if (text[0] >= 'A' + static_cast<char>(sides))
+    refuse_option(option, fmt::format("\"{}\" is of side {}, and the last is {}", printable(text), text[0],
+                                      static_cast<char>('A' + sides - 1)));
+  return {text[0], text.substr(2)};
+}
+
+std::vector<Said> all_said(const Arguments& arguments, std::string_view option, std::size_t sides) {
+  std::vector<Said> out;
+  for (const std::string& text : arguments.all(option)) out.push_back(read_said(option, text, sides));
+  return out;
+}
+
+/// The later wins; what is removed adds up.
+void add_change(System::Sets& sets, const std::pair<std::string, std::string>& change) {
+  if (change.first != "without")
+    std::erase_if(sets, [&](const auto& set) { return set.first == change.first; });
+  sets.push_back(change);
+}
+
+/// --place is a choice of devices on all sides, unless nothing else tells the sides apart.
+bool place_of_all(const Arguments& arguments) {
+  for (const char* option : {"without", "swap", "with-bridges", "set-b"}) {
+    if (arguments.has(option)) return true;
+  }
+  return arguments.words().size() > 1;
+}
+
+void add_changes(const Arguments& arguments, std::vector<Side>& sides) {
+  const bool alone = arguments.words().size() == 1;
+  /// `whom`: who is meant where the value does not say; 0: all.
+  const auto add = [&](const char* option, char whom, const auto& read) {
+    for (const Said& said : all_said(arguments, option, sides.size())) {
+      const char meant = said.whom != 0 ? said.whom : whom;
+      for (Side& side : sides) {
+        if (meant == 0 || meant == side.letter) add_change(side.sets, read(said.value));
+      }
+    }
+  };
+  add("set", 0, [](const std::string& text) { return read_set(text, "set"); });
+  for (const char* option : kBoard) {
+    const bool all = !alone || (option == std::string_view("place") && place_of_all(arguments));
+    add(option, all ? 0 : 'B', [&](const std::string& text) { return board_change(option, text); });
+  }
+  add("set-b", 'B', [](const std::string& text) { return read_set(text, "set-b"); });
+}
+
+/// The options of predict, those said of this side before those said of all.
+Arguments own_arguments(const Arguments& arguments, char letter, std::size_t sides) {
+  Arguments out = arguments;
+  for (const Flag& flag : question_flags()) {
+    if (flag.value.empty() || of_all(flag.name) || !arguments.has(flag.name)) continue;
+    std::vector<std::string> own, common;
+    for (const Said& said : all_said(arguments, flag.name, sides)) {
+      if (said.whom == letter) own.push_back(said.value);
+      if (said.whom == 0) common.push_back(said.value);
+    }
+    if (own.empty() || flag.repeatable) own.insert(own.begin(), common.begin(), common.end());
+    if (own.size() > 1 && !flag.repeatable)
+      throw UsageError(fmt::format("--{} is given twice for {}", flag.name, letter));
+    out = out.replaced(flag.name, own);
+  }
+  return out;
+}
+
+bool same(const Side& a, const Side& b) {
+  return a.system == b.system && a.sets == b.sets && a.arguments.equal(b.arguments);
+}
+
+}  // namespace
+
+void let_sides_say(std::vector<Flag>& flags) {
+  for (Flag& flag : flags) {
+    if (!flag.value.empty() && !of_all(flag.name)) flag.repeatable = true;
+  }
+}
+
+std::vector<Side> read_sides(const Arguments& arguments) {
+  std::vector<std::string> systems = arguments.words();
+  const bool alone = systems.size() == 1;
+  if (alone) systems.push_back(systems.front());
+  std::vector<Side> out(systems.size());
+  for (std::size_t i = 0; i < systems.size(); ++i)
+    out[i] = {static_cast<char>('A' + i),
+              systems[i],
+              {},
+              own_arguments(arguments, static_cast<char>('A' + i), systems.size())};
+  add_changes(arguments, out);
+  if (alone && same(out[0], out[1]))
+    throw UsageError(
+        "one system is compared with itself changed: --without, --with-bridges, --swap, --place or --set-b "
+        "says how, or an option of B's, --scheme B:horovod; or name a second system");
+  for (std::size_t i = 1; i < out.size(); ++i) {
+    if (!out[i].sets.empty() && same(out[0], out[i]) && !arguments.has("set"))
+      throw UsageError(fmt::format(
+          "{} is the same as A, changes and all: say of whom they are, for example --swap {}:device=rtx-4090",
+          out[i].letter, out[i].letter));
+  }
+  return out;
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables within 80 columns: a row stays a row.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "app/console/table.h"
+#include "app/console/terminal.h"
+#include "base/text.h"
+#include "tests/app/tool.h"
+
+namespace tandem::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Lines of the output in a terminal of so many columns.
+std::vector<std::string> lines_at(int columns, const std::string& arguments) {
+  const ChildResult r = shell("COLUMNS=" + std::to_string(columns) + " \"$0\" " + arguments);
+  EXPECT_EQ(r.status, 0) << r.err;
+  std::vector<std::string> lines = base::split(r.out, '\n');
+  for (const std::string& line : lines) EXPECT_LE(width(line), static_cast<std::size_t>(columns)) << line;
+  return lines;
+}
+
+TEST(NarrowTables, CollectivesHaveALineASize) {
+  EXPECT_LE(lines_at(80, "collective --system dgx1-v100 --sizes 1KiB..8GiB").size(), 37U);
+}
+
+TEST(NarrowTables, LogsToo) {
+  const Scratch scratch;
+  std::string log = "# nThread 1 nGpus 8 minBytes 1024 maxBytes 4096\n#\n";
+  for (int bytes = 1024; bytes <= 1 << 20; bytes *= 2)
+    log += "  " + std::to_string(bytes) + "  " + std::to_string(bytes / 4) +
+           "  float  sum  -1  35.0  0.03  0.05  0  34.0  0.03  0.05  0\n";
+  const auto lines = lines_at(80, "collective --system dgx1-v100 --kind all-reduce --devices 8 --log " +
+                                      scratch.write("log.txt", log));
+  EXPECT_LE(lines.size(), 26U);
+}
+
+TEST(NarrowTables, LanguageModelsHaveALineACountAndOneBelow) {
+  const auto lines =
+      lines_at(80, "predict --model gpt2 --system dgx1-v100 --devices 1,2,4,8 --batch 1 --input synthetic");
+  const auto head = std::find_if(lines.begin(), lines.end(),
+                                 [](const auto& line) { return line.rfind("devices", 0) == 0; });
+  ASSERT_NE(head, lines.end());
+  EXPECT_THAT(*head, HasSubstr("samples/s"));
+  EXPECT_THAT(*head, HasSubstr("memory/device"));
+}
+
+TEST(NarrowTables, AdviceHasNoLineThatIsTooWide) {
+  const ChildResult r = shell(
+      "COLUMNS=80 \"$0\" advise --model lenet5 --system dgx1-v100 --schemes allreduce --precision fp32 "
+      "--global-batch 512");
+  ASSERT_EQ(r.status, 0) << r.err;
+  for (const std::string& line : base::split(r.out, '\n')) {
+    if (line.find("tandem ") == std::string::npos) EXPECT_LE(width(line), 80U) << line;
+  }
+}
+
+TEST(NarrowTables, TwoBlanksBeforeAnythingElse) {
+  app::Table table({{"number", true}, {"a"}});
+  table.add({"1", "words"});
+  EXPECT_EQ(table.text(true, 13), "number  a\n     1  words\n");
+}
+
+TEST(NarrowTables, SpareColumnsGoBelow) {
+  app::Table table({{"first", true}, {"second", true, true}, {"third", true}, {"bound by"}});
+  table.add({"11111", "22", "33333", "compute: convolutions"});
+  EXPECT_EQ(
+      table.text(true, 14),
+      "first   third\n11111   33333\n    second 22\n    bound by compute:\n             convolutions\n");
+}
+
+}  // namespace
+}  // namespace tandem::tests
