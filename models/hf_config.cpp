@@ -130,7 +130,8 @@ std::string hf_config_document(const Json& config) {
     type.headless = whole.reads.ends_with("Model");
   }
   const HfFields fields(inner, type);
-  const std::string name = name_of(config, type),
+  const bool part = hf_of_row(whole, "vision") != nullptr;
+  const std::string name = name_of(config, part ? whole : type),
                     summary =
                         fmt::format("from a config.json of {}{}", whole.reads, apart(whole, text != nullptr));
   JsonWriter body = document_of(fields, type);

@@ -120,10 +120,11 @@ HfFields::HfFields(const Json& config, const HfType& type) : config_(config), ty
   }
   for (const auto& [name, value] : fields.members()) add(name, value);
   read_config(config, "");
-  const Json* labels = config.find("id2label");
+  const Json *labels = config.find("id2label"), *usual = hf_of_row(type, "labels");
+  const int64_t usual_labels = usual != nullptr ? usual->as_int() : 2;
   variables_.set("labels", labels != nullptr && labels->is_object()
                                ? std::max<int64_t>(1, static_cast<int64_t>(labels->members().size()))
-                               : config.integer("num_labels", 2, 1, 1'000'000));
+                               : config.integer("num_labels", usual_labels, 1, 1'000'000));
   for (const auto& [name, value] : values_) {
     if (value->is_array()) variables_.set(name + "__count", static_cast<int64_t>(value->items().size()));
     if (value->is_text()) variables_.set(name + "__count", static_cast<int64_t>(value->as_text().size()));

@@ -27,6 +27,8 @@ MAPPINGS = [
     auto.MODEL_MAPPING,
 ]
 BARE = ("clip", "siglip", "siglip2", "dinov3_vit", "wav2vec2", "hubert", "wavlm")  # read without a head
+STAGES = ("depths", "hidden_sizes", "mlp_ratios", "num_attention_heads", "num_heads", "patch_sizes", "sr_ratios", "strides",
+          "pretrained_window_sizes")  # lists of one entry a stage, which the class has as they are
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -104,7 +106,7 @@ def main():
         layers = getattr(config, "num_hidden_layers", None)
         made = derived(config_class, said)
         fields = {
-            k: None if k in made else plain(v, layers)
+            k: None if k in made and k not in STAGES else plain(v, None if k in STAGES else layers)
             for k, v in sorted(said.items())
             if k not in ignored and k not in ("architectures", "model_type") and not k.endswith("_token_id")
         }

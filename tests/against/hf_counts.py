@@ -6,7 +6,8 @@ Each type is built on the meta device with its class's defaults, few layers, and
 null: the library itself refuses that value.
 
     pip install transformers==5.23.0 torch
-    tests/against/hf_counts.py [TYPE...] > tests/models/hf_counts.jsonl
+    tests/against/hf_counts.py decoders > tests/models/hf_counts.jsonl
+    tests/against/hf_counts.py encoders seq2seq vision > tests/models/hf_family_counts.jsonl
 """
 import json
 import os
@@ -24,6 +25,10 @@ NEEDED = {
     "hunyuan_v1_dense": {"head_dim": 128},
     "hunyuan_v1_moe": {"head_dim": 128, "num_experts": 4},
     "nemotron": {"head_dim": 128},
+    "efficientnet": {"num_hidden_layers": 64},
+    "t5": {"transformers_version": "5.23.0"},
+    "mt5": {"transformers_version": "5.23.0"},
+    "umt5": {"transformers_version": "5.23.0"},
     "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"], "num_hidden_layers": 4},
 }
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -56,17 +61,19 @@ def changed(key, value, layers):
         return 2
     if isinstance(value, str) and "act" in key:
         return "relu" if value != "relu" else "gelu"
+    if isinstance(value, list) and value and all(type(v) is int for v in value):
+        return [2 * v for v in value]
     return GIVEN.get(key) if value is None else None
 
 
 def main():
     transformers.logging.set_verbosity_error()
     library = load("models/hf/classes.json")
-    rows = load("models/hf/types/decoders.json")
-    for kind in sys.argv[1:] or rows:
-        if kind not in library or "text" in rows[kind] or "refused" in rows[kind]:
+    rows = {k: row for table in sys.argv[1:] for k, row in load("models/hf/types/%s.json" % table).items()}
+    for kind in rows:
+        if kind not in library or any(key in rows[kind] for key in ("text", "vision", "refused")):
             continue
-        name, fields = library[kind]["classes"][0], library[kind]["fields"]
+        name, fields = rows[kind].get("classes", library[kind]["classes"])[0], library[kind]["fields"]
         model_class, config_class = getattr(transformers, name), CONFIG_MAPPING[kind]
         base = dict(NEEDED.get(kind, {}))
         layers = next((k for k in LAYERS if isinstance(fields.get(k), int)), None)

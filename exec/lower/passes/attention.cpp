@@ -43,10 +43,11 @@ class Attention {
       refuse("with norms of queries and keys other than of each head with one scale is only simulated");
     sinks_ = attributes_.boolean("sinks", false);
     buckets_ = attributes_.integer("bias_buckets", 0, 0);
+    if (attributes_.integer("relative", 0, 0) > 0) refuse("with relative positions is only simulated");
     const int64_t grid = attributes_.integer("grid", 0);
     if (grid > 0)
       see_windows(grid);
-    else if (attributes_.has("window") || buckets_ > 0)
+    else if (attributes_.integer("window", 0, 0) > 0 || buckets_ > 0)
       limit();
     if ((sinks_ || buckets_ > 0) && contexts() > 1)
       refuse("with learned scores over a sequence that devices divide is only simulated");
@@ -140,7 +141,7 @@ class Attention {
   }
   /// The rest of the shape: the model's kernel counts the keys of a window alone.
   void limit() {
-    const int64_t window = attributes_.integer("window", 0);
+    const int64_t window = attributes_.integer("window", 0, 0);
     const bool causal = attributes_.boolean("causal", false);
     if (window > 0 && !causal) refuse("with a window that is not causal is only simulated");
     if (buckets_ > DistanceBuckets::kMost || (buckets_ == 1 && !causal))
