@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/data.h"
 
 namespace tandem::topologies {
@@ -80,7 +82,12 @@ Device Device::load(const std::string& name_or_file, const Place& place) {
     throw InputError(std::string(unknown.what()) +
                      "; one that is not there is a file of ten lines (docs/own-device.md)");
   }
-  return from_json(Json::load(file));
+  std::error_code none;
+  if (!place.file || std::filesystem::exists(file, none)) return from_json(Json::load(file));
+  throw InputError(
+      place,
+      fmt::format("there is no file \"{}\" of a device; a path in a system's file counts from that file",
+                  printable(name_or_file)));
 }
 
 }  // namespace tandem::topologies

@@ -218,6 +218,15 @@ TEST(HwlocXml, BridgesOfAVirtualMachineAreNoWires) {
   }
 }
 
+TEST(NcclXml, WidthsThatLinuxDoesNotKnowAreUnknown) {
+  for (const char* width : {"0", "63", "255"}) {
+    const Machine m =
+        nccl(virtual_machine("", std::string("link_speed=\"Unknown\" link_width=\"") + width + "\""));
+    EXPECT_EQ(slot_of(m, m.gpus[0]).link.lanes, 0) << width;
+    EXPECT_EQ(slot_of(m, m.nics[0]).link.gigatransfers, 0) << width;
+  }
+}
+
 TEST(NcclXml, ACardAsleepHasItsOwnGeneration) {
   const Machine m = nccl(virtual_machine("link_speed=\"2.5 GT/s PCIe\" link_width=\"16\"",
                                          "link_speed=\"2.5 GT/s PCIe\" link_width=\"16\""));

@@ -90,6 +90,10 @@ TEST(SystemNames, AFileOfADeviceCountsFromTheSystemsFile) {
   write_file(folder + "/two.json",
              R"({"name": "two", "summary": "s", "extends": "./box.json", "set": {"nodes": "2"}})");
   EXPECT_EQ(System::load(folder + "/two.json").accelerator_count(), 4);
+  std::filesystem::remove(folder + "/cards/mine.json");
+  const std::string gone = message([&] { System::load(folder + "/box.json"); });
+  EXPECT_THAT(gone, HasSubstr("box.json:7:"));
+  EXPECT_THAT(gone, HasSubstr("cards/mine.json\" of a device"));
   std::filesystem::remove_all(folder);
 }
 

@@ -74,6 +74,8 @@ class NcclReader {
   std::vector<std::string> outside_;       ///< targets of cables that the file does not hold
 };
 
+constexpr int kMostLanes = 32;  // of PCIe
+
 bool maker_of_gpus(const std::string& vendor) {
   return vendor.empty() || vendor == "0x10de" || vendor == "0x1002" || vendor == "0xffff" ||
          vendor == "0x0000";
@@ -146,7 +148,8 @@ void NcclReader::pci(const pugi::xml_node& node, int parent) {
   entry.cpu = static_cast<int>(out_.cpus.size()) - 1;
   const std::string speed = xml_.text(node, "link_speed");
   entry.link.gigatransfers = gigatransfers(speed);
-  entry.link.lanes = static_cast<int>(xml_.integer(node, "link_width", 0, 0, 64));
+  entry.link.lanes = static_cast<int>(xml_.integer(node, "link_width", 0, 0, 255));
+  if (entry.link.lanes > kMostLanes) entry.link.lanes = 0;  // 63 and 255: Linux does not know
   entry.bus = xml_.text(node, "busid");
   std::transform(entry.bus.begin(), entry.bus.end(), entry.bus.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
