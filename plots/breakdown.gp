@@ -10,6 +10,7 @@ set style fill solid 1.0 border rgb '#FFFFFF'
 set boxwidth 0.72
 set xrange [-0.8 : last + 0.8]
 set yrange [0 : high * 1.08]
+set lmargin at screen left_of(high * 1.08)
 step = round_step(high / 4)
 set ytics ()
 do for [k = 0 : 10] { set ytics add (grouped(k * step) k * step) }

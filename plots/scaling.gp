@@ -6,6 +6,7 @@
 set xlabel 'devices'
 set ylabel 'samples per second'
 set key inside top left vertical
+set lmargin at screen left_of(high * 1.5)
 if (log_axes) {
   set logscale x 2
   set logscale y

@@ -22,5 +22,7 @@ array marks[8] = [6, 4, 8, 12, 10, 14, 2, 1]
 # A number with a comma between thousands, and ticks so written from 0 to `high` on a linear axis.
 grouped(v) = v < 1000 ? sprintf('%.6g', v) : v < 1e6 ? sprintf('%d,%03d', int(v / 1000), int(v) % 1000) : \
   sprintf('%d,%03d,%03d', int(v / 1e6), int(v / 1000) % 1000, int(v) % 1000)
+# Where an axis of numbers up to `high` leaves room for them and for its name, of the picture's width.
+left_of(high) = strlen(grouped(high)) > 5 ? 0.05 + 0.0095 * strlen(grouped(high)) : 0.1
 round_step(x) = x / 10.0 ** floor(log10(x)) < 2 ? 10.0 ** floor(log10(x)) : \
   x / 10.0 ** floor(log10(x)) < 5 ? 2 * 10.0 ** floor(log10(x)) : 5 * 10.0 ** floor(log10(x))

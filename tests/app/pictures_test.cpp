@@ -287,6 +287,20 @@ TEST(Plot, BreakdownIsGroupedAndNamesOnlyWhatIsThere) {
   EXPECT_THAT(slurp(scratch.file("p/a-scaling.svg")), HasSubstr("90 % interval"));
 }
 
+/// Long numbers and the axis' name beside them lie in the picture, and so do titles below narrow bars.
+TEST(Plot, AxesHaveRoomForTheirNumbersAndNames) {
+  const Scratch scratch;
+  draw(scratch, "r",
+       {"--model", "lenet5", "--system", "dgx-h100", "--devices", "1,8", "--batch", "1024", "--input",
+        "synthetic"});
+  expect_sound(scratch.file("p/r-scaling.svg"));
+  const std::string svg = slurp(scratch.file("p/r-scaling.svg"));
+  EXPECT_THAT(svg, HasSubstr(">5,000,000<"));
+  const auto name = svg.rfind("translate(", svg.find("samples per second"));
+  ASSERT_NE(name, std::string::npos);
+  EXPECT_GT(std::stod(svg.substr(name + 10)), 15) << "the middle of the letters, from the left edge";
+}
+
 TEST(Plot, ComparisonHasARowForEachModelThatBothHold) {
   const Scratch scratch;
   const std::string file = scratch.file("c.json");

@@ -75,8 +75,8 @@ TEST(Run, SaysThatWorkersShareProcessors) {
 TEST(Nodes, SendWhateverASchemeMoves) {
   for (const char* scheme :
        {"zero:stage=1", "zero:stage=3", "fsdp", "local-sgd:every=2", "diloco:every=2", "gossip",
-        "elastic-averaging", "parameter-averaging:every=2", "hybrid:pipeline=2,microbatches=2",
-        "hybrid:tensor=2", "hybrid:sharding=3", "delayed-allreduce", "allreduce:compression=int8"}) {
+        "elastic-averaging:every=2", "parameter-averaging:every=2", "hybrid:pipeline=2,microbatches=2",
+        "hybrid:sharding=3", "delayed-allreduce", "allreduce:compression=int8"}) {
     EXPECT_GT(sent(scheme, 2), 1000) << scheme;
   }
 }
