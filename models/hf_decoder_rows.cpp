@@ -16,7 +16,7 @@ struct Size {
   int64_t Decoder::*member;
   int64_t low;
 };
-constexpr int64_t kMost = 1'000'000'000;
+constexpr int64_t kMost = 1'000'000'000, kMostLayers = 100'000;
 constexpr Size kSizes[] = {{"layers", &Decoder::layers, 1},
                            {"hidden", &Decoder::hidden, 1},
                            {"heads", &Decoder::heads, 1},
@@ -166,7 +166,7 @@ class Each {
   bool value(const char* key, std::size_t layer) const {
     const Json* spec = hf_spec(type_, key);
     if (spec == nullptr) return false;
-    Variables variables = f_.variables();
+    Variables variables(&f_.variables());
     variables.set("i", static_cast<int64_t>(layer));
     return f_.whole(*spec, variables).value_or(0) != 0;
   }
@@ -262,7 +262,8 @@ Decoder hf_decoder(const HfFields& f, const HfType& type) {
   Decoder d;
   d.config = &f.config();
   for (const Size& size : kSizes) {
-    if (const Json* spec = hf_spec(type, size.key)) d.*size.member = f.whole(*spec, size.low, kMost);
+    if (const Json* spec = hf_spec(type, size.key))
+      d.*size.member = f.whole(*spec, size.low, size.member == &Decoder::layers ? kMostLayers : kMost);
   }
   for (const Flag& flag : kFlags) {
     if (const Json* spec = hf_spec(type, flag.key)) d.*flag.member = f.whole(*spec, 0, kMost) != 0;

@@ -85,6 +85,8 @@ std::optional<HfType> as_read(const std::string& type, const std::string& name) 
   const auto row = rows().find(type);
   if (row == rows().end()) return std::nullopt;
   const auto names = read_by(type, row->second);
+  if (names.empty() && row->second.find("refused") == nullptr)
+    return std::nullopt;  // only others are like it
   const Json* library = library_of(type, row->second);
   const bool listed = std::find(names.begin(), names.end(), name) != names.end();
   if (!listed && !name.empty() && name != bare_of(type)) return std::nullopt;
@@ -156,9 +158,10 @@ std::string spelled_otherwise(const std::string& wrong, const std::vector<std::s
   }
   std::vector<std::string> names, types;
   for (const auto& [known, of] : rows()) {
-    if (known.empty() || of.find("refused") != nullptr) continue;
+    const auto read = read_by(known, of);
+    if (known.empty() || read.empty() || of.find("refused") != nullptr) continue;
     types.push_back(known);
-    for (const std::string& each : read_by(known, of)) names.push_back(each);
+    names.insert(names.end(), read.begin(), read.end());
   }
   std::string hint = spelled_otherwise(name, name == type ? types : names);
   if (!hint.empty()) hint = fmt::format(" Did you mean {}?", hint);

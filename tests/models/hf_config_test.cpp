@@ -353,6 +353,94 @@ TEST(HfConfigs, TheBareModelHasNoOutputLayer) {
               HasSubstr("not with this output layer"));
 }
 
+/// The widths of a layer's queries, keys and products: what the text part of a model that also sees is made
+/// of.
+TEST(HfConfigs, OfModelsThatSeeTheTextPartIsRead) {
+  const std::string text =
+      R"("hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "intermediate_size": 128, "vocab_size": 100, "head_dim": 16)";
+  const int64_t alone = count(R"("model_type": "gemma3_text", )" + text);
+  const std::string whole = R"("architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+      "vision_config": {"hidden_size": 32}, "text_config": {"model_type": "gemma3_text", )" +
+                            text + "}";
+  EXPECT_EQ(count(whole), alone);
+  EXPECT_THAT(models::hf_config_document(parsed(whole)), HasSubstr("what sees or hears is left out"));
+  EXPECT_EQ(count(R"("model_type": "qwen2_5_vl", "vision_config": {"depth": 3}, "tie_word_embeddings": true,
+                     "image_token_id": 9, )" +
+                  text.substr(0, text.find(", \"head_dim\""))),
+            count(R"("model_type": "qwen2", "tie_word_embeddings": true, )" +
+                  text.substr(0, text.find(", \"head_dim\""))));
+}
+
+std::vector<int64_t> keys_of(const std::string& config) {
+  std::vector<int64_t> out;
+  const Graph graph = Graph::from_json(model_of_hf_config(parsed(config)));
+  for (const auto& lowered : graph.lower(1, Precision::bf16)) {
+    for (const auto& k : lowered.forward) {
+      if (k.kind == models::KernelKind::attention) out.push_back(k.shape[4]);
+    }
+  }
+  return out;
+}
+
+TEST(HfConfigs, WindowsFollowTheTypeAndTheConfig) {
+  const std::string sizes =
+      R"("num_hidden_layers": 4, "max_position_embeddings": 1024, "sliding_window": 64)";
+  EXPECT_THAT(keys_of(R"("model_type": "mistral", )" + sizes), testing::ElementsAre(64, 64, 64, 64));
+  EXPECT_THAT(keys_of(R"("model_type": "gemma2", )" + sizes), testing::ElementsAre(64, 1024, 64, 1024));
+  EXPECT_THAT(keys_of(R"("model_type": "olmo3", )" + sizes), testing::ElementsAre(64, 64, 64, 1024));
+  EXPECT_THAT(keys_of(R"("model_type": "qwen2", )" + sizes), testing::ElementsAre(1024, 1024, 1024, 1024));
+  EXPECT_THAT(keys_of(R"("model_type": "gpt_oss", "layer_types": ["full_attention", "sliding_attention",
+                         "full_attention", "sliding_attention"], )" +
+                      sizes),
+              testing::ElementsAre(1024, 64, 1024, 64));
+}
+
+TEST(HfConfigs, AttentionIsWhatTheLibraryRuns) {
+  const auto fused = [](const std::string& config) {
+    return Json::parse(models::hf_config_document(parsed(config)), "model")
+        .at("parameters")
+        .integer("fused", -1);
+  };
+  EXPECT_EQ(fused(R"("model_type": "llama")"), 1);
+  EXPECT_EQ(fused(R"("model_type": "llama", "_attn_implementation": "eager")"), 0);
+  EXPECT_EQ(fused(R"("model_type": "gptj")"), 0);
+  EXPECT_EQ(fused(R"("model_type": "gptj", "attn_implementation": "flash_attention_2")"), 1);
+  EXPECT_THAT(models::hf_config_document(parsed(R"("model_type": "phi", "hidden_act": "gelu_new")")),
+              HasSubstr("\"composed\": true"));
+  EXPECT_THAT(models::hf_config_document(parsed(R"("model_type": "phi", "hidden_act": "gelu_pytorch_tanh")")),
+              testing::Not(HasSubstr("composed")));
+}
+
+/// The convolution of those with a state also makes what is cut off.
+/// Forward FLOPs of six layers and 512 tokens, as FlopCounterMode of torch 2.15.0 counts them on
+/// transformers 5.23.0.
+TEST(HfConfigs, ProductsAreThoseOfTheLibrary) {
+  const auto flops = [](const char* type) {
+    const Json config =
+        parsed(std::string(R"("num_hidden_layers": 6, "max_position_embeddings": 512, "model_type": ")") +
+               type + "\"");
+    return Graph::from_json(model_of_hf_config(config)).forward_flops().n;
+  };
+  EXPECT_EQ(flops("smollm3"), 761819824128);
+  EXPECT_EQ(flops("olmo2"), 1480153104384);
+  EXPECT_EQ(flops("glm4"), 1914481672192);
+  EXPECT_EQ(flops("seed_oss"), 3369401843712);
+  EXPECT_EQ(flops("minimax_m2"), 1639201112064);
+  EXPECT_EQ(flops("olmoe"), 840739848192);
+  EXPECT_EQ(flops("cohere2"), 7249904795648);
+  EXPECT_EQ(flops("exaone4"), 2104533975040);
+  EXPECT_EQ(flops("ernie4_5_moe"), 964522147840);
+  EXPECT_EQ(flops("mixtral"), 2582550413312);
+  EXPECT_EQ(flops("deepseek_v3"), 4668226797568);
+  EXPECT_EQ(flops("lfm2"), 675115171840);
+  EXPECT_EQ(flops("minimax"), 2708178206720);
+  EXPECT_EQ(flops("gemma3_text"), 1109863170048);
+  EXPECT_NEAR(static_cast<double>(flops("qwen3_next")) / 754619187200, 1, 1e-5);
+  EXPECT_NEAR(static_cast<double>(flops("kimi_linear")) / 1030500024320, 1, 1e-5);
+  EXPECT_NEAR(static_cast<double>(flops("olmo_hybrid")) / 1704828672000, 1, 1e-5);
+}
+
 TEST(HfConfigs, PythonsJsonIsRead) {
   const std::string text =
       R"({"architectures": null, "model_type": "llama", "a": [Infinity, -Infinity, NaN, "NaN\" Infinity"]})";
