@@ -63,8 +63,6 @@ class Experts {
       refuse("without a gate, or whose scores have a learned bias, are only simulated");
     if (attributes_.integer("adapter_rank", 0, 0) > 0 || attributes_.integer("router_rank", 0, 0) > 0)
       refuse("with adapters are only simulated");
-    if (!attributes_.boolean("gated", true) || attributes_.boolean("score_bias", false))
-      refuse("without a gate, or whose scores have a learned bias, are only simulated");
     if ((dealt_ > 1 || parts()) && l_.learns() && !l_.needs_d_in(0))
       refuse("that devices divide and that read what is not learned are only simulated");
     forward();
