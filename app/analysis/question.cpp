@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "app/console/output.h"
 #include "base/text.h"
 #include "calibration/fit/collective_profile.h"
 #include "exec/run/stored_images.h"
 #include "models/adapter.h"
+#include "models/hf_config.h"
 #include "schemes/memory_habits.h"
 
 namespace tandem::app {
@@ -334,6 +336,7 @@ std::vector<std::pair<std::string, std::string>> read_board_changes(const Argume
 
 Graph read_model(const Arguments& arguments, const std::string& model, const Place& place) {
   Graph graph = Graph::load(model, place);
+  if (const std::string part = left_out_of_hf_config(graph.summary()); !part.empty()) note(arguments, part);
   if (arguments.has("adapter"))
     graph = with_adapter(graph, arguments.value("adapter", "", parse_adapter), option_place("adapter"));
   if (arguments.has("freeze"))
