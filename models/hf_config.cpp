@@ -11,6 +11,9 @@ namespace tandem::models {
 
 namespace {
 
+constexpr std::string_view kFrom = "from a config.json of ", kHeadless = ", which has no output layer",
+                           kTextPart = ": its text part; what sees or hears is left out";
+
 /// "meta-llama/Llama-2-7b-hf" -> "llama-2-7b-hf"; without a name the type's.
 std::string name_of(const Json& config, const HfType& type) {
   const Json* given = config.find("_name_or_path");
@@ -41,8 +44,7 @@ JsonWriter layers_document(HfLayers model, int sides) {
 
 /// What of the model is there, where it is not all.
 std::string apart(const HfType& type, bool part) {
-  return fmt::format("{}{}", part ? ": its text part; what sees or hears is left out" : "",
-                     type.headless ? ", which has no output layer" : "");
+  return fmt::format("{}{}", part ? kTextPart : "", type.headless ? kHeadless : "");
 }
 
 /// The config of the part that reads and writes text: "text_config", or in older files all that is not of the
@@ -132,8 +134,7 @@ std::string hf_config_document(const Json& config) {
   const HfFields fields(inner, type);
   const bool part = hf_of_row(whole, "vision") != nullptr;
   const std::string name = name_of(config, part ? whole : type),
-                    summary =
-                        fmt::format("from a config.json of {}{}", whole.reads, apart(whole, text != nullptr));
+                    summary = fmt::format("{}{}{}", kFrom, whole.reads, apart(whole, text != nullptr));
   JsonWriter body = document_of(fields, type);
   fields.finish();
   JsonWriter out = {{"name", name}, {"summary", summary}};
@@ -145,6 +146,12 @@ std::string hf_config_document(const Json& config) {
 
 Json model_of_hf_config(const Json& config) {
   return Json::parse(hf_config_document(config), "model of " + *config.place().file);
+}
+
+std::string left_out_of_hf_config(const std::string& summary) {
+  const bool part =
+      summary.find(kTextPart) != std::string::npos || summary.find(kHeadless) != std::string::npos;
+  return summary.starts_with(kFrom) && part ? summary.substr(kFrom.size()) : "";
 }
 
 }  // namespace tandem::models

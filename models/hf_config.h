@@ -21,6 +21,9 @@ Json model_of_hf_config(const Json& config);
 /// on its line moves by a column.
 std::string without_infinity(std::string_view text);
 
+/// Of the summary of such a model: what of the config's model it is not, "" where it is all of it.
+std::string left_out_of_hf_config(const std::string& summary);
+
 /// Text of the same, indented, for a file of one's own.
 std::string hf_config_document(const Json& config);
 

@@ -8,12 +8,14 @@
 #include <numeric>
 
 #include "app/console/labels.h"
+#include "app/console/output.h"
 #include "base/text.h"
 #include "calibration/fit/collective_profile.h"
 #include "exec/run/data.h"
 #include "exec/run/stored_images.h"
 #include "exec/run/token_files.h"
 #include "models/adapter.h"
+#include "models/hf_config.h"
 #include "schemes/memory_habits.h"
 
 namespace tandem::app {
@@ -346,6 +348,7 @@ System::Sets asked_sets(const Arguments& arguments) {
 
 Graph read_model(const Arguments& arguments, const std::string& model, const Place& place) {
   Graph graph = Graph::load(model, place);
+  if (const std::string part = left_out_of_hf_config(graph.summary()); !part.empty()) note(arguments, part);
   if (arguments.has("adapter"))
     graph = with_adapter(graph, arguments.value("adapter", "", parse_adapter), option_place("adapter"));
   if (arguments.has("freeze"))

@@ -27,6 +27,7 @@ int import_hf_config(const Arguments& arguments, const std::vector<ImportFile>& 
   std::string document = hf_config_document(config);
   const Graph graph = Graph::from_json(Json::parse(document, "model of " + files[0].name));
   note(arguments, fmt::format("{}: {} parameters", graph.name(), graph.parameter_elements()));
+  if (const std::string part = left_out_of_hf_config(graph.summary()); !part.empty()) note(arguments, part);
   put_result(arguments, std::move(document));
   return 0;
 }
