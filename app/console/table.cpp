@@ -56,7 +56,11 @@ std::string Table::below(const std::vector<std::string>& row, const Layout& layo
   for (std::size_t c = 0; c < row.size(); ++c) {
     if (row[c].empty() || std::find(layout.row.begin(), layout.row.end(), c) != layout.row.end()) continue;
     if (columns_[c].right) {
-      numbers += fmt::format("{}{} {}", numbers.empty() ? "    " : ", ", columns_[c].head, row[c]);
+      const std::string number = fmt::format("{} {}", columns_[c].head, row[c]);
+      const std::size_t line = width(numbers) - (numbers.rfind('\n') + 1);
+      const bool fits = columns <= 0 || static_cast<int>(line + 3 + width(number)) <= columns;
+      numbers += numbers.empty() ? "    " : fits ? kGap : "\n    ";
+      numbers += number;
       continue;
     }
     const bool colon = row[c].find(": ") == std::string::npos;  // "bound by compute: convolutions 31 %"

@@ -228,10 +228,17 @@ Answered answer_sides(const Arguments& arguments, const std::string& model, cons
     out.asked.push_back(&q);
     if (!side.arguments.has("devices"))
       q.devices = {std::min<int64_t>(q.system.accelerator_count(), kMostDevices)};
+  }
+  // A machine and itself changed are compared on what both have.
+  const bool alone = arguments.words().size() == 1 && !arguments.has("devices");
+  if (alone)
+    out.asked[0]->devices = out.asked[1]->devices = std::min(out.asked[0]->devices, out.asked[1]->devices);
+  for (std::size_t s = 0; s < sides.size(); ++s) {
+    Question& q = *out.asked[s];
     if (q.devices.size() != out.asked[0]->devices.size())
       throw UsageError(fmt::format("{} device counts for A and {} for {}: as many are compared, one by one",
-                                   out.asked[0]->devices.size(), q.devices.size(), side.letter));
-    if (out.asked.size() > 1) share_anchor(*out.asked[0], q);
+                                   out.asked[0]->devices.size(), q.devices.size(), sides[s].letter));
+    if (s > 0) share_anchor(*out.asked[0], q);
   }
   for (std::size_t s = 0; s < sides.size(); ++s) {
     const Aims aims = read_aims(sides[s].arguments);

@@ -188,8 +188,9 @@ TEST(Advise, OffloadsOnlyWhereNothingFitsElse) {
                                "1", "--precision", "fp16", "--optimizer", "adam"});
   EXPECT_NE(advice.at("choices").items()[0].at("offload").as_text(), "off");
   for (const Json& scheme : advice.at("schemes").items()) {
-    if (scheme.at("scheme").as_text() == "data-parallel-master")
-      EXPECT_GT(scheme.at("needs_bytes").as_int(0, INT64_MAX), 16e9) << "which leaves nothing in the host";
+    const Json& needs = scheme.at("needs_bytes");
+    if (needs.kind() != Json::Kind::null)
+      EXPECT_GT(needs.as_int(0, INT64_MAX), 16e9) << "of what leaves nothing in the host";
   }
 }
 

@@ -306,7 +306,7 @@ TEST(Compare, NamesTheLargestDisagreementOfPredictedAndExecuted) {
             0);
   const ChildResult text = tool({"compare", predicted, executed});
   ASSERT_EQ(text.status, 0) << text.err;
-  EXPECT_THAT(text.out, HasSubstr("A predicted ms"));
+  EXPECT_THAT(text.out, HasSubstr("A predicted   B executed"));
   EXPECT_THAT(text.out, HasSubstr("backward linear1"));
   EXPECT_THAT(text.out, HasSubstr("Largest disagreement: "));
   const Json document =
