@@ -193,7 +193,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   e.job.optimizer = &a.value("optimizer", "momentum", optimizer);
   if (!e.job.optimizer->updates())
     refuse_option("optimizer", "a run updates parameters; \"none\" is for predictions alone");
-  e.job.recompute = a.value("recompute", "off", parse_recompute);
+  e.job.recompute = a.value("recompute", e.job.scheme->recompute.text(), parse_recompute);
   e.job.offload = a.value("offload", "off", parse_offload);
   if (e.job.offload.activations)
     refuse_option("offload",
