@@ -414,6 +414,7 @@ Graph Graph::slice(const ModelSlice& slice) const {
   part->sharing = slice;
   part->sharing.ranges.clear();
   part->sharing.sequence = slice.sequence && slice.ways > 1;
+  part->sharing.keeps_inputs = slice.keeps_inputs && part->sharing.sequence;
   part->sharing.samples = slice.samples && slice.ways > 1;
   const bool divided = part->sharing == impl_->sharing;  // already
   if (slice.context > 1 && !divided) {

@@ -22,6 +22,9 @@ struct ModelSlice {
   /// Between the layers that split, each of these devices has an equal part of the sequence (Korthikanti et
   /// al. 2022, section 4.2.2): of several sequences an equal part of their positions, one behind the other.
   bool sequence = false;
+  /// What is gathered of it for a layer stays until that layer's backward pass (PyTorch's DTensor); else it
+  /// is gathered again there.
+  bool keeps_inputs = false;
   /// Instead each of these devices has samples of its own but in linear layers, which they all split by
   /// columns, over the samples of all (Krizhevsky 2014, arXiv 1404.5997, section 4, scheme a).
   bool samples = false;

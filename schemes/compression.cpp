@@ -88,6 +88,12 @@ int64_t CompressedBucket::message() const {
   return sum;
 }
 
+int64_t CompressedBucket::plain() const {
+  int64_t sum = 0;
+  for (const Factors& f : factors) sum += f.plain();
+  return sum;
+}
+
 int64_t CompressedBucket::second() const {
   int64_t sum = 0;
   for (const Factors& f : factors) sum += f.right();

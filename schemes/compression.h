@@ -7,7 +7,8 @@
 //   topk      the largest of a bucket by magnitude (Aji and Heafield 2017, "Sparse Communication for
 //             Distributed Gradient Descent"; Lin et al. 2018, "Deep Gradient Compression"); gathered
 //   powersgd  Vogels et al. 2019, "PowerSGD", algorithm 1: P = M Q is summed, its columns made orthonormal,
-//             Q = M^T P summed; M becomes P Q^T, and Q is what the next iteration begins with
+//             Q = M^T P summed; M becomes P Q^T, and Q is what the next iteration begins with. What stays as
+//             it is, vectors above all, is summed first and alone (torch.distributed's powerSGD_hook)
 // What was left out is added to the next gradients (Seide et al. 2014, "1-Bit Stochastic Gradient Descent";
 // Karimireddy et al. 2019, "Error Feedback Fixes SignSGD").
 #include <vector>
@@ -33,9 +34,10 @@ struct CompressedBucket {
   std::vector<Factors> factors;  ///< powersgd: of all elements, in order
   /// Are workers' messages gathered, so that each sees all? Else they are summed.
   bool gathered() const { return rule.kind != Compression::Kind::powersgd; }
-  int64_t message() const;  ///< words of 4 bytes that a worker brings to the first collective ...
-  int64_t second() const;   ///< ... and to the second; 0: there is none
-  /// Of a worker's buffer: all messages, or both sums one behind the other.
+  int64_t message() const;  ///< words of 4 bytes that a worker brings to the gather, or to the first two sums
+  int64_t plain() const;    ///< of these to the first; 0: there is none
+  int64_t second() const;   ///< and to the last; 0: there is none
+  /// Of a worker's buffer: all messages, or the sums one behind the other.
   int64_t words() const { return gathered() ? workers * message() : message() + second(); }
 
   std::vector<Kernel> compress() const;    ///< memory traffic, and products of matrices

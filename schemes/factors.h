@@ -16,8 +16,9 @@ struct Factors {
   int64_t rows = 0, columns = 1;
   int32_t rank = 0;  ///< 0: it travels as it is, as vectors do and matrices that would shrink to no less than
                      ///< half (torch.distributed's powerSGD_hook, min_compression_rate = 2)
-  int64_t left() const { return rank > 0 ? rows * rank : rows * columns; }  ///< words in the first sum ...
-  int64_t right() const { return columns * rank; }                          ///< ... and in the second
+  int64_t plain() const { return rank > 0 ? 0 : rows * columns; }  ///< words in the sum of vectors ...
+  int64_t left() const { return rank > 0 ? rows * rank : rows * columns; }  ///< ... in it or that of P ...
+  int64_t right() const { return columns * rank; }                          ///< ... and in that of Q
 };
 
 }  // namespace tandem::schemes

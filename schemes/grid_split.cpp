@@ -12,7 +12,8 @@ namespace tandem::schemes {
 
 namespace {
 
-constexpr std::string_view kAxisNames[] = {"data", "pipeline", "tensor", "expert", "context", "node"};
+constexpr std::string_view kAxisNames[] = {"data",    "pipeline", "tensor", "expert",
+                                           "context", "node",     "worker"};
 
 int64_t product(const std::array<int64_t, kGridAxes>& size, const std::vector<GridAxis>& axes) {
   int64_t out = 1;
@@ -23,14 +24,29 @@ int64_t product(const std::array<int64_t, kGridAxes>& size, const std::vector<Gr
 /// `overlap`: as the option overlap-p2p.
 void set_schedule(GridSplit& split, const std::string& schedule, int64_t micro_batches, int64_t chunks,
                   const std::string& overlap = "auto") {
-  const bool several = schedule == "interleaved";
   const auto stages = static_cast<int32_t>(split.size[kPipeline]);
-  const int64_t parts = chunks > 0 ? chunks : several ? 2 : 1;
   const int64_t micros = micro_batches > 0 ? micro_batches : stages > 1 ? 4 * stages : 1;
-  split.shape = {stages, static_cast<int32_t>(micros), static_cast<int32_t>(stages > 1 ? parts : 1)};
   split.schedule = &schedules_registry().at(stages > 1 ? schedule : "1f1b");
+  split.shape = shape_for(*split.schedule, stages, static_cast<int32_t>(micros),
+                          static_cast<int32_t>(stages > 1 ? chunks : 1));
   split.waits = overlap == "auto" ? split.schedule->waits : overlap == "off";
   check_shape(*split.schedule, split.shape);
+}
+
+/// "auto": in a pipeline all, else what the model ends with.
+Keeps keeps_of(std::string_view word, bool pipeline) {
+  if (word == "auto") return pipeline ? Keeps::all : Keeps::last;
+  return word == "none"   ? Keeps::none
+         : word == "last" ? Keeps::last
+         : word == "root" ? Keeps::root
+                          : Keeps::all;
+}
+
+/// "auto" is set when it is known how gradients travel (set_bucket).
+void read_bucket(GridSplit& split, const Options& o) {
+  split.first_buckets = o.text("bucket") == "auto";
+  if (!split.first_buckets) split.bucket = parse_bytes(o.text("bucket"));
+  if (!o.flag("overlap-reduce")) split.bucket = BucketRule::kEndless, split.first_buckets = false;
 }
 
 /// Devices that hold the model once.
@@ -61,6 +77,7 @@ ModelSlice GridSplit::slice() const {
   ModelSlice out;
   out.ways = static_cast<int32_t>(size[kTensor]);
   out.sequence = sequence;
+  out.keeps_inputs = sequence && keeps_inputs;
   out.samples = samples;
   out.experts = static_cast<int32_t>(size[kExpert]);
   out.whole_experts = whole_experts;
@@ -129,13 +146,23 @@ GridSplit hybrid_split(const Options& o, int64_t devices) {
   split.relays = o.text("dispatcher") == "deepep";
   split.overlaps = o.flag("overlap");
   split.sharding = o.text("sharding") == "none" ? 0 : o.text("sharding")[0] - '0';
-  split.bucket = o.bytes("bucket");
+  split.keeps_inputs = o.text("gathered-inputs") == "kept";
+  read_bucket(split, o);
   set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"), o.text("overlap-p2p"));
+  split.keeps = keeps_of(o.text("keeps"), split.shape.stages > 1);
   split.scatters = o.flag("scatter-gather") && !split.sequence && !split.overlaps;
-  if (split.overlaps && split.shape.stages > 1 && split.schedule->name != "interleaved")
+  const bool pairs = split.schedule->name == "interleaved" || split.schedule->name == "dualpipev";
+  if (split.overlaps && split.shape.stages > 1 && !pairs)
     throw InputError(
-        "overlap=on: stages need work of two micro-batches at hand, which schedule=interleaved gives");
+        "overlap=on: stages need work of two micro-batches at hand, which schedule=interleaved or dualpipev "
+        "gives");
   return split;
+}
+
+void set_gradient_bytes(GridSplit& split, int64_t bytes) {
+  split.gradient = bytes;
+  if (!split.first_buckets) return;
+  split.bucket = Bytes{bytes} * std::max<int64_t>(40'000'000, 1'000'000 * split.holders(false));
 }
 
 GridSplit pipeline_split(const Options& o, int64_t devices) {

@@ -10,15 +10,32 @@
 #include "base/options.h"
 #include "models/slice.h"
 #include "schemes/pipeline_schedule.h"
+#include "schemes/program.h"
 
 namespace tandem::schemes {
 
 /// kNode: parts of the data axis that are on different nodes, where that matters (shard_within_nodes).
-enum GridAxis : uint8_t { kData, kPipeline, kTensor, kExpert, kContext, kNode, kGridAxes };
+/// kWorker: workers of several devices that train apart and average now and then.
+enum GridAxis : uint8_t { kData, kPipeline, kTensor, kExpert, kContext, kNode, kWorker, kGridAxes };
 std::string_view name(GridAxis axis);
 
+/// What of sharded parameters stays gathered behind a forward pass, for the backward pass of the same
+/// micro-batch: nothing, what the model ends with (torchtitan: last norm and output layer), all that lies
+/// outside of repeated blocks (FSDP2's root), or everything.
+enum class Keeps : uint8_t { none, last, root, all };
+
+/// How workers of several devices come together: each device averages its share of the parameters with those
+/// that have the same of other workers.
+struct OuterStep {
+  int64_t every = 0;  ///< iterations; 0: there are no such workers
+  Averaging averaging = {};
+  bool state = false;            ///< the optimiser's state is averaged too
+  Compression compression = {};  ///< of what is averaged, less the anchor
+  std::string algorithm = "auto";
+};
+
 struct GridSplit {
-  std::array<int64_t, kGridAxes> size{1, 1, 1, 1, 1, 1};
+  std::array<int64_t, kGridAxes> size{1, 1, 1, 1, 1, 1, 1};
   /// The last varies fastest. Always data, pipeline and tensor; the others where their size is not 1.
   std::vector<GridAxis> order{kPipeline, kData, kTensor};
   PipelineShape shape;
@@ -32,14 +49,28 @@ struct GridSplit {
   bool relays = false;    ///< tokens go once to a node, and on from there (DeepEP)
   bool overlaps = false;  ///< all-to-alls of a micro-batch are under the work of another
   int64_t sharding = 0;
+  Keeps keeps = Keeps::last;
+  /// Devices that divide a sequence keep what they gathered of it for the parameters' gradients (DTensor's
+  /// SequenceParallel); else they gather it again (Megatron-LM).
+  bool keeps_inputs = false;
   /// [axis]: parameters are sharded over those of its devices alone that are on one node, if any.
   std::array<bool, kGridAxes> between_nodes{};
   Bytes bucket;
+  /// Only the first stage's first chunk has several buckets: nothing is under way in front of the others' end
+  /// (Megatron-Core, model chunks with disable_bucketing, and stages behind the first).
+  bool first_buckets = false;
   int64_t gradient = 4;  ///< bytes of one
+  OuterStep outer;
+
+  /// Parameters are gathered once a step and gradients scattered once, behind all passes of a chunk, as
+  /// torch's stages of a pipeline have it (stage.py, perform_reduce_grad).
+  bool gathers_once() const { return sharding >= 3 && keeps == Keeps::all && shape.stages > 1; }
+  /// Are gradients scattered in every micro-batch?
+  bool scatters_each() const { return sharding >= 2 && !gathers_once(); }
 
   /// Devices that train on samples of their own.
   int64_t replicas() const {
-    return size[kNode] * size[kData] * size[kExpert] * (samples ? size[kTensor] : 1);
+    return size[kWorker] * size[kNode] * size[kData] * size[kExpert] * (samples ? size[kTensor] : 1);
   }
   /// Over which a parameter is replicated; `dealt`: an expert's.
   static std::vector<GridAxis> holding(bool dealt);
@@ -59,6 +90,9 @@ std::vector<GridAxis> read_order(const std::string& text);
 
 /// The following throw InputError where axes and devices, or schedule and shape, do not agree.
 GridSplit hybrid_split(const Options& options, int64_t devices);
+/// Of one gradient, on which the size of buckets depends where that is Megatron-Core's: 40 million
+/// parameters, or a million for each replica (DistributedDataParallelConfig).
+void set_gradient_bytes(GridSplit& split, int64_t bytes);
 GridSplit pipeline_split(const Options& options, int64_t devices);
 GridSplit layer_split(const Options& options, int64_t devices);
 GridSplit tensor_split(const Options& options, int64_t devices);

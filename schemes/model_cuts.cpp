@@ -186,11 +186,12 @@ std::vector<LayerRange> cut_model(const Graph& graph, const std::vector<Lowered>
   return out;
 }
 
-WeightCopies weight_copies(const Graph& graph, const std::vector<LayerRange>& parts, int32_t stages) {
+WeightCopies weight_copies(const Graph& graph, const std::vector<LayerRange>& parts,
+                           const PipelineShape& shape) {
   const auto holder = [&](uint32_t layer) {
     int32_t part = 0;
     while (layer >= parts[static_cast<std::size_t>(part)].end()) ++part;
-    return WeightHolder{part % stages, layer};
+    return WeightHolder{shape.stage_of(part), layer};
   };
   WeightCopies out;
   for (uint32_t i = 0; i < graph.layers().size(); ++i) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/graph.h"
+#include "schemes/pipeline_schedule.h"
 
 namespace tandem::schemes {
 
@@ -28,9 +29,10 @@ struct WeightHolder {
 };
 /// By the embedding's layer: who holds its weight, itself first.
 using WeightCopies = std::map<uint32_t, std::vector<WeightHolder>>;
-/// Weights that are used on several stages. `parts`: of the model, dealt to the stages in turn. Throws
-/// InputError where two layers of a stage use a weight of another.
-WeightCopies weight_copies(const Graph& graph, const std::vector<LayerRange>& parts, int32_t stages);
+/// Weights that are used on several stages. `parts`: of the model, dealt to the stages as the shape says.
+/// Throws InputError where two layers of a stage use a weight of another.
+WeightCopies weight_copies(const Graph& graph, const std::vector<LayerRange>& parts,
+                           const PipelineShape& shape);
 /// Layers of a stage that hold such a weight.
 std::vector<uint32_t> copies_on(const WeightCopies& copies, int32_t stage);
 

@@ -172,6 +172,8 @@ class Parser {
     p_.sharding.gradients = number(field("gradients"), 1);
     p_.sharding.state = number(field("state"), 1);
     if (has("experts=")) p_.sharding.experts = number(field("experts"), 1);
+    p_.sharding.keeps = has("keeps=") && number(field("keeps"), 0, 1) == 1;
+    p_.sharding.stays = has("stays=") && number(field("stays"), 0, 1) == 1;
   }
 
   void compression() {
@@ -263,6 +265,8 @@ class Parser {
     std::string_view ways = text.substr(slash + 1);
     out.sequence = ways.ends_with('s');
     out.samples = ways.ends_with('b');
+    out.keeps_inputs = ways.ends_with('k');
+    out.sequence = out.sequence || out.keeps_inputs;
     if (out.sequence || out.samples) ways.remove_suffix(1);
     out.ways = static_cast<int32_t>(number(ways, 1, INT32_MAX));
     if (text.substr(0, slash) == "all") return out;

@@ -42,7 +42,7 @@ class Ends {
   }
 
  private:
-  int64_t part(const Slot& slot, int32_t stage) const { return int64_t{slot.chunk} * shape_.stages + stage; }
+  int64_t part(const Slot& slot, int32_t stage) const { return shape_.part(stage, slot.chunk); }
   std::size_t index(const Slot& slot, int64_t part) const {
     return static_cast<std::size_t>(part * shape_.micro_batches + slot.micro_batch);
   }
@@ -79,6 +79,13 @@ int32_t most_held(const std::vector<TimedSlot>& stage) {
 std::string_view name(Slot::What what) {
   constexpr std::string_view names[] = {"forward", "backward", "data", "weights"};
   return names[static_cast<std::size_t>(what)];
+}
+
+PipelineShape shape_for(const PipelineSchedule& schedule, int32_t stages, int32_t micro_batches,
+                        int32_t chunks) {
+  PipelineShape shape{stages, micro_batches, std::max(chunks, 1), schedule.v};
+  if (chunks == 0 && schedule.refusal != nullptr && !schedule.refusal(shape).empty()) shape.chunks = 2;
+  return shape;
 }
 
 void check_shape(const PipelineSchedule& schedule, const PipelineShape& shape) {

@@ -12,11 +12,22 @@
 namespace tandem::schemes {
 
 /// Stage s holds `chunks` parts of the model: chunk c of stage s comes after chunk c of stage s - 1, and
-/// chunk c of stage 0 after chunk c - 1 of the last stage.
+/// chunk c of stage 0 after chunk c - 1 of the last stage, unless they go in a V.
 struct PipelineShape {
   int32_t stages = 1;
   int32_t micro_batches = 1;
   int32_t chunks = 1;
+  /// Every other chunk goes through the stages from the last to the first: stage s of p holds the parts s and
+  /// 2p - 1 - s.
+  bool v = false;
+  /// Where a chunk of a stage comes in the model, and back.
+  int32_t part(int32_t stage, int32_t chunk) const {
+    return v && chunk % 2 == 1 ? (chunk + 1) * stages - 1 - stage : chunk * stages + stage;
+  }
+  int32_t chunk_of(int32_t part) const { return part / stages; }
+  int32_t stage_of(int32_t part) const {
+    return v && chunk_of(part) % 2 == 1 ? stages - 1 - part % stages : part % stages;
+  }
   int32_t parts() const { return stages * chunks; }  ///< that the model is cut into
 };
 
@@ -45,6 +56,7 @@ struct PipelineSchedule {
   /// A stage begins no pass before what the last one made has left it: one call sends, receives and waits for
   /// both (Megatron-Core pipeline_parallel/schedules.py, send_forward_recv_backward; PyTorch's Schedule1F1B).
   bool waits = false;
+  bool v = false;  ///< as PipelineShape::v, of two chunks
 };
 
 /// A schedule and what it serves.
@@ -56,6 +68,9 @@ struct PipelineUse {
 /// Generated from the list in schemes/CMakeLists.txt.
 const Registry<PipelineSchedule>& schedules_registry();
 
+/// What a schedule makes of so many stages, micro-batches and chunks; 0 chunks: as few as it can do with.
+PipelineShape shape_for(const PipelineSchedule& schedule, int32_t stages, int32_t micro_batches,
+                        int32_t chunks = 0);
 /// Throws InputError with the reason where the schedule cannot serve the shape.
 void check_shape(const PipelineSchedule& schedule, const PipelineShape& shape);
 

@@ -6,7 +6,8 @@
 //   compression <kind> density=<x> rank=<n> feedback=<0|1>   where gradients travel in another form
 //   comm-cores <n>                                           where cores do nothing but communicate
 //   micro-batches <n>                                        where a step takes more than one iteration
-//   sharding parameters=<n> gradients=<n> state=<n> [experts=<n>]   where not all are 1
+//   sharding parameters=<n> gradients=<n> state=<n> [experts=<n>] [keeps=1]
+//   [stays=1]   where not all are 1
 //   replicas <n>                                             where not all instances of role 0
 //   grid <axis>:<size>,...                                   where several roles divide the devices
 //   bucket <i> first=<n> elements=<n> [role=<n>]
@@ -65,7 +66,7 @@ void print_place(Out out, const Role& role) {
     fmt::format_to(out, "{}{}+{}", i == 0 ? "" : ",", r.first, r.layers);
   }
   const ModelSlice& s = role.slice;
-  fmt::format_to(out, "/{}{}", s.ways, s.sequence ? "s" : s.samples ? "b" : "");
+  fmt::format_to(out, "/{}{}", s.ways, s.sequence ? (s.keeps_inputs ? "k" : "s") : s.samples ? "b" : "");
   if (s.experts > 1 || s.whole_experts)
     fmt::format_to(out, " dealt={}{}", s.experts, s.whole_experts ? "w" : "");
   if (s.capacity > 0) fmt::format_to(out, " capacity={}", s.capacity);
@@ -86,8 +87,9 @@ void print_tables(Out out, const Program& p) {
   if (p.comm_cores != 0) fmt::format_to(out, "comm-cores {}\n", p.comm_cores);
   if (p.micro_batches != 1) fmt::format_to(out, "micro-batches {}\n", p.micro_batches);
   if (const Sharding& s = p.sharding; s.parameters != 1 || s.gradients != 1 || s.state != 1)
-    fmt::format_to(out, "sharding parameters={} gradients={} state={}{}\n", s.parameters, s.gradients,
-                   s.state, s.experts > 0 ? fmt::format(" experts={}", s.experts) : "");
+    fmt::format_to(out, "sharding parameters={} gradients={} state={}{}{}{}\n", s.parameters, s.gradients,
+                   s.state, s.experts > 0 ? fmt::format(" experts={}", s.experts) : "",
+                   s.keeps ? " keeps=1" : "", s.stays ? " stays=1" : "");
   if (p.replicas != 0) fmt::format_to(out, "replicas {}\n", p.replicas);
   if (!p.grid.axes.empty()) {
     fmt::format_to(out, "grid ");

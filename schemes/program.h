@@ -120,6 +120,8 @@ struct Sharding {
   int64_t gradients = 1;
   int64_t state = 1;    ///< the optimiser's, and under mixed precision the fp32 parameters that it updates
   int64_t experts = 0;  ///< dealt experts have so many holders and are cut over no more; 0: as all else
+  bool keeps = false;   ///< parameters that were gathered for a forward pass stay for the backward pass
+  bool stays = false;   ///< and for a step's last, and so do whole gradients
   /// Over how many of `holders`, one of the above, a parameter is cut.
   int64_t of(int64_t holders, bool dealt) const {
     return dealt && experts > 0 && holders > experts ? experts : holders;

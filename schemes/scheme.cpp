@@ -66,10 +66,40 @@ std::string setting(const Json& value) {
   }
 }
 
+/// Micro-batches of a step are "accumulate" where each is an iteration, "microbatches" where they go through
+/// a pipeline; who has one of them understands the other. Both are refused where they differ.
+std::vector<std::pair<std::string, std::string>> understood(const Selection& selection, const Scheme& scheme,
+                                                            const Place& place) {
+  constexpr std::string_view kNames[] = {"accumulate", "microbatches"};
+  auto out = selection.settings;
+  const auto has = [&](std::string_view name) {
+    return std::any_of(scheme.options.begin(), scheme.options.end(),
+                       [&](const OptionSpec& o) { return o.name == name; });
+  };
+  for (const std::string_view own : kNames) {
+    const std::string_view other = own == kNames[0] ? kNames[1] : kNames[0];
+    if (!has(own) || has(other)) continue;
+    const auto find = [&](std::string_view name) {
+      return std::find_if(out.begin(), out.end(), [&](const auto& s) { return s.first == name; });
+    };
+    const auto meant = find(other), said = find(own);
+    if (meant == out.end()) continue;
+    if (said != out.end() && said->second != meant->second)
+      throw InputError(place, fmt::format("{}: {}={} and {}={} are the same thing: give one of them",
+                                          printable(selection.name), own, printable(said->second), other,
+                                          printable(meant->second)));
+    if (said != out.end())
+      out.erase(meant);
+    else
+      meant->first = own;
+  }
+  return out;
+}
+
 ResolvedScheme from_preset(const std::string& path, const Selection& selection, const Place& place) {
   const Json json = Json::load(path);
   json.only({"name", "summary", "scheme", "options", "recipe", "overheads", "network", "fitted", "memory",
-             "source"});
+             "recompute", "source"});
   const Json& base = json.at("scheme");
   const Scheme& scheme = sync_registry().at(base.as_text(), base.place());
   std::vector<std::pair<std::string, std::string>> settings;
@@ -81,7 +111,8 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
     // The file's own settings are held against the scheme first, so that their errors name the file.
     Options(scheme.options, settings, std::string(scheme.name), options->place());
   }
-  settings.insert(settings.end(), selection.settings.begin(), selection.settings.end());
+  const auto own = understood(selection, scheme, place);
+  settings.insert(settings.end(), own.begin(), own.end());
   ResolvedScheme out{
       &scheme, selection.name, Options(scheme.options, settings, selection.name, place), {}, {}, {}, {}};
   if (overheads != nullptr) out.overheads = read_overheads(*overheads);
@@ -92,6 +123,8 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
     memory_habits(out.memory, "memory of " + selection.name, memory->place());
   }
   out.source = json.text("source", "");
+  if (const Json* again = json.find("recompute"))
+    out.recompute = parse_recompute(again->as_text(), again->place());
   const Json* recipe = json.find("recipe");
   out.recipe = recipe != nullptr ? load_recipe(recipe->as_text(), recipe->place())
                                  : load_recipe(std::string(kDefaultRecipe));
@@ -109,7 +142,12 @@ Workload make_workload(const Graph& graph, int64_t batch, Precision precision, c
       for (Kernel& k : *kernels) k.fused = k.fused && recompute.fuses_norms();
     }
   }
-  return {&graph, std::move(layers), batch, precision, &optimizer, input, recompute, {}, offload, loading};
+  return {&graph,     std::move(layers),
+          batch,      precision,
+          &optimizer, input,
+          recompute,  {},
+          offload,    loading,
+          {},         kept_outputs(recompute, graph)};
 }
 
 ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
@@ -121,7 +159,7 @@ ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
   if (const Scheme* scheme = sync_registry().find(selection.name)) {
     ResolvedScheme out{scheme,
                        selection.name,
-                       Options(scheme->options, selection.settings, selection.name, place),
+                       Options(scheme->options, understood(selection, *scheme, place), selection.name, place),
                        {},
                        {},
                        {},

@@ -35,6 +35,11 @@ struct Workload {
   /// Buckets in the order in which they are summed where a scheme lets the layers that are needed first go
   /// first. Empty: as their gradients get ready.
   std::vector<uint32_t> order = {};
+  std::vector<double> kept = {};  ///< kept_outputs()
+  /// What the layer runs when its block runs forward again.
+  std::vector<Kernel> again(uint32_t layer) const {
+    return kept.empty() ? layers[layer].forward : kernels_but(layers[layer].forward, kept[layer]);
+  }
 };
 
 /// The one way to a Workload, so that whoever compiles a scheme for the same question gets the same Program.
@@ -112,6 +117,7 @@ struct ResolvedScheme {
   std::vector<std::pair<std::string, std::string>> memory;  ///< of a preset, for memory_habits()
   std::string source;                                       ///< of a preset's figures
   Recipe recipe;                                            ///< the preset's, or kDefaultRecipe
+  Recompute recompute = {};  ///< of a preset: what it does unless told otherwise
 };
 /// "horovod", "allreduce:algorithm=ring,bucket=25MiB", "pytorch-ddp:bucket=1MiB" -> resolved. Presets are
 /// data files in schemes/presets; user settings override theirs. Throws InputError.

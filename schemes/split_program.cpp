@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "schemes/compression.h"
 #include "schemes/input_stages.h"
 #include "schemes/model_cuts.h"
 #include "schemes/pipeline_schedule.h"
@@ -77,7 +78,7 @@ class Hybrid {
   bool own_samples(const StageBucket& b) const { return split_.samples && b.in_parts; }
   bool sums(const StageBucket& b) const { return split_.holders(b.dealt) > 1 || own_samples(b); }
   /// Are its gradients scattered in every micro-batch?
-  bool scatters_each(const StageBucket& b) const { return split_.sharding >= 2 && b.shards > 1; }
+  bool scatters_each(const StageBucket& b) const { return split_.scatters_each() && b.shards > 1; }
   /// Over which it is sharded.
   uint32_t shards_of(bool dealt) const { return mask(split_.sharding_axes(dealt)); }
   /// Of a device's share of a bucket.
@@ -96,17 +97,18 @@ class Hybrid {
     b_.samples_per_iteration(checked_mul(work_.batch, split_.shape.micro_batches, "the samples of a step"));
     const int64_t d = split_.shards(false), level = split_.sharding;
     const bool fewer = level > 0 && split_.size[kExpert] > 1;
-    b_.shard({level >= 3 ? d : 1, level >= 2 ? d : 1, d, fewer ? split_.shards(true) : 0});
+    b_.shard({level >= 3 ? d : 1, split_.scatters_each() ? d : 1, d, fewer ? split_.shards(true) : 0,
+              split_.sharding >= 3 && split_.keeps == Keeps::all, split_.gathers_once()});
     ranges_ = cut_model(*work_.graph, work_.layers, split_.shape.parts());
     whole_ = std::make_unique<Graph>(work_.graph->slice(split_.slice()));
     messages_ = std::make_unique<StageMessages>(work_, *whole_, split_, ranges_, mask({kTensor}));
-    copies_ = weight_copies(*work_.graph, ranges_, split_.shape.stages);
+    copies_ = weight_copies(*work_.graph, ranges_, split_.shape);
   }
 
   void add_stage(int32_t s) {
     ModelSlice slice = split_.slice();
     for (int32_t c = 0; c < split_.shape.chunks; ++c)
-      slice.ranges.push_back(ranges_[static_cast<std::size_t>(c * split_.shape.stages + s)]);
+      slice.ranges.push_back(ranges_[static_cast<std::size_t>(split_.shape.part(s, c))]);
     auto graph = std::make_unique<Graph>(whole_->slice(slice));
     const std::vector<LayerRange> chunks = slice.ranges;
     Workload work = make_workload(*graph, work_.batch, work_.precision, *work_.optimizer, work_.input,
@@ -117,11 +119,13 @@ class Hybrid {
     if (stages() == 1) slice.ranges.clear();
     r.slice = slice;
     for (const GridAxis axis : split_.order) r.at.push_back(axis == kPipeline ? s : -1);
-    auto buckets = stage_buckets(b_, role.index(), *graph, chunks, split_.bucket, split_.gradient,
+    const Bytes limit = split_.first_buckets && s > 0 ? BucketRule::kEndless : split_.bucket;
+    auto buckets = stage_buckets(b_, role.index(), *graph, chunks, limit, split_.gradient,
                                  split_.size[kExpert] > 1, copies_on(copies_, s), split_.sharding >= 3);
     for (StageBucket& bucket : buckets) {
       bucket.shards = split_.shards(bucket.dealt);
       bucket.gathered = split_.sharding >= 3 && bucket.shards > 1;
+      bucket.kept = bucket.gathered && keeps(*graph, bucket.layers, s);
     }
     stages_.push_back(Stage(role));
     Stage& stage = stages_.back();
@@ -137,9 +141,30 @@ class Hybrid {
     for (int32_t c = 0; c < split_.shape.chunks; ++c) write_passages(stage, c);
   }
 
+  /// Do the parameters of these layers stay gathered for backward? The unit that the model ends with shares
+  /// its fate with a weight that an output layer in it uses.
+  bool keeps(const Graph& graph, LayerRange layers, int32_t s) const {
+    if (split_.keeps != Keeps::last)
+      return split_.keeps == Keeps::all ||
+             (split_.keeps == Keeps::root && block_of(graph.layers()[layers.first]).empty());
+    if (s != split_.shape.stage_of(split_.shape.parts() - 1)) return false;
+    const LayerRange end = units_of(graph, {0, static_cast<uint32_t>(graph.layers().size())}).back();
+    bool kept = layers.first < end.end() && end.first < layers.end();
+    for (uint32_t i = end.first; i < end.end(); ++i) {
+      const auto owner = graph.tied_to(i);
+      kept = kept || (owner && *owner >= layers.first && *owner < layers.end());
+    }
+    return kept;
+  }
+
   void write_passages(Stage& stage, int32_t c) {
-    const ChunkInput in{&stage.work, stage.chunks[static_cast<std::size_t>(c)], split_.shape.micro_batches,
-                        split_.sharding >= 3 && split_.shards(false) > 1, &stage.buckets};
+    const ChunkInput in{&stage.work,
+                        stage.chunks[static_cast<std::size_t>(c)],
+                        split_.shape.micro_batches,
+                        split_.sharding >= 3 && split_.shards(false) > 1,
+                        &stage.buckets,
+                        split_.keeps == Keeps::all,
+                        split_.gathers_once()};
     std::vector<Cut> cuts;
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const StageBucket& b = stage.buckets[i];
@@ -221,7 +246,10 @@ class Hybrid {
   }
 
   Emission begin_forward(Stage& stage, const Slot& slot) {
-    Emission e{slot, &stage.passages[static_cast<std::size_t>(slot.chunk)].forward, input(stage, slot)};
+    ChunkPassages& passages = stage.passages[static_cast<std::size_t>(slot.chunk)];
+    const bool first =
+        split_.gathers_once() && !stage.first_forward[static_cast<std::size_t>(slot.chunk)].valid();
+    Emission e{slot, first ? &passages.first : &passages.forward, input(stage, slot)};
     e.received = messages_->receive(stage.index, slot, false);
     e.sent = stage.sent;
     return e;
@@ -243,7 +271,7 @@ class Hybrid {
   /// under ZeRO 2 and 3 behind those of each.
   bool reduces(const Slot& slot) const {
     return slot.what != Slot::What::data &&
-           (split_.sharding >= 2 || slot.micro_batch + 1 == split_.shape.micro_batches);
+           (split_.scatters_each() || slot.micro_batch + 1 == split_.shape.micro_batches);
   }
 
   Emission begin_backward(Stage& stage, const Slot& slot) {
@@ -270,14 +298,15 @@ class Hybrid {
       stage.made[i] = e.last_compute;
       if (!sums(stage.buckets[i])) continue;
       const int32_t scatter = e.passage->scattered[reached], made = e.passage->reached[reached++];
-      reduce(stage, i, e.at(scatter >= 0 ? scatter : made), slot);
+      reduce(stage, i, split_.gathers_once() ? e.last_compute : e.at(scatter >= 0 ? scatter : made), slot);
     }
   }
 
   /// A collective on a bucket, which is replicated over the axes.
   static OpHandle of_bucket(Stage& stage, const StageBucket& bucket, CollKind kind, uint32_t axes,
-                            Bytes bytes, Payload of, const std::string& label) {
-    return stage.role.collective(kind, axes, bytes, "auto", label).on(Lane::reduce).of(of, bucket.key);
+                            Bytes bytes, Payload of, const std::string& label,
+                            const std::string& algorithm = "auto") {
+    return stage.role.collective(kind, axes, bytes, algorithm, label).on(Lane::reduce).of(of, bucket.key);
   }
 
   /// Where nodes have a shard in common each micro-batch is summed within a node, and the sums of all of them
@@ -490,6 +519,46 @@ class Hybrid {
         .after(summed);
   }
 
+  /// What is done to a device's part of a bucket where workers of several devices come together.
+  OpId outer_work(Stage& stage, const StageBucket& bucket, std::vector<Kernel> kernels, const char* what,
+                  OpId after, const Averaging& rule = {}) {
+    Task task{bucket.layers.first, bucket.layers.layers, Pass::update, std::move(kernels)};
+    task.averaging = rule;
+    return stage.role.compute(std::move(task), what + bucket.name)
+        .of(bucket.shards > 1 ? Payload::shard : Payload::parameters, bucket.key)
+        .after(after)
+        .every(split_.outer.every)
+        .id();
+  }
+
+  /// They average, and where there is an outer optimiser it makes its step. What is compressed is how far the
+  /// parameters are from its anchor. `updated` becomes what that ends with.
+  void average(Stage& stage, std::vector<OpId>& updated) {
+    const OuterStep& outer = split_.outer;
+    const bool compresses = outer.compression.kind != Compression::Kind::none;
+    const int64_t tensors = outer.state ? 1 + work_.optimizer->state : 1;
+    const auto share = [](const StageBucket& b) { return b.share_of(b.elements); };
+    for (std::size_t i = 0; i < updated.size(); ++i) {
+      const StageBucket& b = stage.buckets[i];
+      const CompressedBucket form(outer.compression, share(b));
+      if (compresses) updated[i] = outer_work(stage, b, form.compress(), "compress ", updated[i]);
+      updated[i] =
+          of_bucket(stage, b, CollKind::all_reduce, mask({kWorker}),
+                    Bytes{4} * (compresses ? form.message() : share(b) * tensors),
+                    outer.state ? Payload::state : Payload::parameters, "average " + b.name, outer.algorithm)
+              .after(updated[i])
+              .every(outer.every);
+    }
+    for (std::size_t i = 0; i < updated.size(); ++i) {
+      const StageBucket& b = stage.buckets[i];
+      const CompressedBucket form(outer.compression, share(b));
+      if (compresses) updated[i] = outer_work(stage, b, form.decompress(), "decompress ", updated[i]);
+      if (outer.averaging.rule != Averaging::Rule::none)
+        updated[i] = outer_work(stage, b, {averaging_kernel(outer.averaging, share(b))}, "average ",
+                                updated[i], outer.averaging);
+    }
+  }
+
   void next_forward_after(Stage& stage, const StageBucket& bucket, OpId op) {
     const OpId next = stage.first_forward[static_cast<std::size_t>(bucket.chunk)];
     if (next.valid()) stage.role.op(next).after_last(op);
@@ -506,6 +575,9 @@ class Hybrid {
         if (stage.buckets[i].tied == tied) updated[i] = update(stage, i);
       }
     }
+    const std::vector<OpId> alone = updated;
+    const bool averages = split_.outer.every > 0;
+    if (averages) average(stage, updated);
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const StageBucket& b = stage.buckets[i];
       const Bytes up = Bytes{element_bytes(work_.precision)} * b.share_of(b.elements);
@@ -513,7 +585,12 @@ class Hybrid {
         updated[i] = stage.role.reload(b.key, up, "reload " + b.name).after(updated[i]);
         next_forward_after(stage, b, updated[i]);
       }
-      if (stage.gathered[i].valid()) stage.role.op(stage.gathered[i]).after_last(updated[i]);
+      if (stage.gathered[i].valid()) {
+        stage.role.op(stage.gathered[i]).after_last(updated[i]);
+        if (averages) stage.role.op(stage.gathered[i]).after_last(alone[i]);
+      } else if (b.shards == 1 && averages) {
+        next_forward_after(stage, b, updated[i]);
+      }
     }
     for (std::size_t i = 0; i < stage.buckets.size() && split_.sharding < 3; ++i) {
       const StageBucket& bucket = stage.buckets[i];
@@ -521,7 +598,8 @@ class Hybrid {
       const Bytes bytes = Bytes{element_bytes(work_.precision)} * bucket.elements;
       const OpId gathered = of_bucket(stage, bucket, CollKind::all_gather, shards_of(bucket.dealt), bytes,
                                       Payload::parameters, "all-gather " + bucket.name)
-                                .after(updated[i]);
+                                .after(updated[i])
+                                .after(averages ? alone[i] : OpId{});
       next_forward_after(stage, bucket, gathered);
     }
   }
@@ -530,9 +608,9 @@ class Hybrid {
   const GridSplit& split_;
   Builder b_;
   Mesh mesh_;
-  std::array<uint32_t, kGridAxes> own_axis_{32, 32, 32, 32, 32, 32};  ///< of a stage's mesh; 32: has none
-  std::vector<LayerRange> ranges_;                                    ///< [part]
-  std::unique_ptr<Graph> whole_;                                      ///< all layers, shared
+  std::array<uint32_t, kGridAxes> own_axis_{32, 32, 32, 32, 32, 32, 32};  ///< of a stage's mesh; 32: has none
+  std::vector<LayerRange> ranges_;                                        ///< [part]
+  std::unique_ptr<Graph> whole_;                                          ///< all layers, shared
   std::vector<Stage> stages_;
   std::unique_ptr<StageMessages> messages_;
   WeightCopies copies_;  ///< of an embedding's weight, itself first

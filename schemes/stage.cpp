@@ -101,14 +101,22 @@ class Writer {
     const int64_t element = element_bytes(in_.work->precision);
     Bytes frozen;  // weights that stay, of experts too, lie with the first bucket
     for (uint32_t i = layers.first; i < layers.end(); ++i) frozen += layers_[i].frozen_bytes(element);
+    if (backward_ && kept(layers)) return -1;
     int32_t last = -1;
     for (uint32_t b = 0; b < in_.buckets->size(); ++b) {
       const StageBucket& bucket = (*in_.buckets)[b];
-      if (!bucket.gathered || !needs(layers, bucket) || !have_.insert(b).second) continue;
+      if (!bucket.gathered || (backward_ && bucket.kept) || !needs(layers, bucket) || !have_.insert(b).second)
+        continue;
       last = gather(layers, b, Bytes{element} * bucket.elements + frozen);
       frozen = {};
     }
     return frozen.n > 0 ? gather(layers, 0, frozen) : last;
+  }
+  /// Are all parameters of the layers still there from the forward pass?
+  bool kept(LayerRange layers) const {
+    bool all = true;
+    for (const StageBucket& b : *in_.buckets) all = all && (b.kept || !needs(layers, b));
+    return all;
   }
   /// A bucket of the layers' own, or with a weight of another unit that an output layer among them uses.
   bool needs(LayerRange layers, const StageBucket& bucket) const {
@@ -139,6 +147,7 @@ class Writer {
     return scattered_;
   }
 
+  void go_backward() { backward_ = true; }
   /// What follows is a forward pass that is made again.
   void set_again(bool again) { again_ = again; }
 
@@ -160,7 +169,7 @@ class Writer {
   const std::vector<Lowered>& lowered_;
   Passage out_;
   int32_t open_ = -1, last_ = -1, awaited_ = -1, gathered_ = -1, scattered_ = -1;
-  bool again_ = false;
+  bool again_ = false, backward_ = false;
   std::set<uint32_t>
       have_;  ///< buckets that were gathered; a tied weight stays until its other layer is done
 };
@@ -182,7 +191,10 @@ void write_forward(Writer& w, LayerRange layers, bool again) {
       gathered.push_back(from);
       w.close(w.join(CollKind::all_gather, from, whole_output(w, from)));
     }
-    w.compute(i, again ? Pass::backward_weights : Pass::forward, false, l.forward, l.forward_exchanges);
+    if (again)
+      w.compute(i, Pass::backward_weights, false, w.in().work->again(i), l.forward_exchanges);
+    else
+      w.compute(i, Pass::forward, false, l.forward, l.forward_exchanges);
     if (l.output_join == Join::sum)
       w.close(w.join(CollKind::all_reduce, i, elements(w.layer(i).output)));
     else if (l.output_join == Join::scatter)
@@ -196,6 +208,7 @@ class Backward {
  public:
   Backward(const ChunkInput& in, Slot::What what, const std::vector<Cut>& cuts)
       : w_(in), in_(in), what_(what), cuts_(cuts), readers_(in.work->graph->layers().size()) {
+    w_.go_backward();
     for (uint32_t i = in.layers.first; i < in.layers.end(); ++i) {
       if (w_.lowered(i).input_join == Join::none) continue;
       for (const uint32_t from : w_.layer(i).inputs) ++readers_[from];
@@ -205,10 +218,11 @@ class Backward {
   Passage run() {
     const auto units = units_of(*in_.work->graph, in_.layers);
     const auto blocks = blocks_again(in_.work->recompute, *in_.work->graph, in_.layers);
-    int32_t ahead = in_.gathers ? w_.gather(units.back()) : -1;
+    const bool gathers = in_.gathers && !in_.keeps_all;
+    int32_t ahead = gathers ? w_.gather(units.back()) : -1;
     for (std::size_t u = units.size(); u-- > 0;) {
       if (ahead >= 0) w_.close(ahead);
-      if (in_.gathers) ahead = u > 0 ? w_.gather(units[u - 1]) : -1;
+      if (gathers) ahead = u > 0 ? w_.gather(units[u - 1]) : -1;
       const bool again = std::count(blocks.begin(), blocks.end(), units[u]) > 0;
       if (again && what_ != Slot::What::weights) write_forward(w_, units[u], true);
       for (uint32_t i = units[u].end(); i-- > units[u].first;) layer(i);
@@ -276,7 +290,8 @@ class Backward {
   }
 
   int32_t gather_inputs(uint32_t i) {
-    const bool kept = in_.work->graph->sharing().samples;
+    const ModelSlice& sharing = in_.work->graph->sharing();
+    const bool kept = sharing.keeps_inputs || sharing.samples;
     if (kept || w_.lowered(i).input_join != Join::gather || w_.lowered(i).backward_weights.empty()) return -1;
     int32_t last = -1;
     for (const uint32_t from : w_.layer(i).inputs) {
@@ -371,9 +386,13 @@ Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vecto
 
 ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts) {
   using What = Slot::What;
-  return {forward_passage(in), backward_passage(in, What::backward),
-          backward_passage(in, What::backward, cuts), backward_passage(in, What::data),
-          backward_passage(in, What::weights, cuts)};
+  ChunkInput rest = in;
+  rest.gathers = in.gathers && !in.gathers_once;
+  ChunkPassages out{forward_passage(rest), backward_passage(rest, What::backward),
+                    backward_passage(rest, What::backward, cuts), backward_passage(rest, What::data),
+                    backward_passage(rest, What::weights, cuts)};
+  if (in.gathers_once) out.first = forward_passage(in);
+  return out;
 }
 
 namespace {

@@ -80,6 +80,7 @@ struct StageBucket {
   bool in_parts = false;  ///< Parameter::in_parts
   bool tied = false;      ///< the one tensor of which another stage has a copy
   bool gathered = false;  ///< its parameters are sharded, and gathered where they are needed
+  bool kept = false;      ///< those stay from forward to backward
   int64_t shards = 1;     ///< that its update is cut into
   int64_t share_of(int64_t count) const { return (count + shards - 1) / shards; }
 };
@@ -105,6 +106,8 @@ struct ChunkInput {
   /// say so.
   bool gathers = false;
   const std::vector<StageBucket>* buckets = nullptr;  ///< of the stage; read where parameters are gathered
+  bool keeps_all = false;                             ///< what forward gathered is there in backward
+  bool gathers_once = false;                          ///< and in the passes for further micro-batches
 };
 
 /// Ranges of layers whose parameters are gathered together: repeated blocks, and what lies between them.
@@ -120,8 +123,9 @@ Passage forward_passage(const ChunkInput& in);
 Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<Cut>& cuts = {});
 
 /// Those over one chunk; the last of its micro-batches ends a step where the cuts are reached.
+/// `first`: forward of the first, where parameters are gathered once a step.
 struct ChunkPassages {
-  Passage forward, backward, last, data, weights;
+  Passage forward, backward, last, data, weights, first = {};
   Passage& backward_of(Slot::What what, bool is_last) {
     return what == Slot::What::data      ? data
            : what == Slot::What::weights ? weights

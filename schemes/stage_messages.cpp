@@ -35,32 +35,44 @@ Bytes StageMessages::message(const std::vector<uint32_t>& layers, int64_t parts)
 
 void StageMessages::connect(Builder& builder, std::vector<RoleBuilder> roles) {
   roles_ = std::move(roles);
-  for (int32_t s = 0; s < stages() && stages() > 1; ++s) {
-    const int32_t next = (s + 1) % stages();
-    if (next == 0 && split_.shape.chunks == 1) break;
-    std::vector<std::vector<uint32_t>> layers;
-    for (int32_t c = 0; c < split_.shape.chunks; ++c) layers.push_back(between(c * stages() + s));
-    const bool scattered = split_.scatters && split_.size[kTensor] > 1 && replicated(layers);
-    const int64_t senders = scattered ? split_.size[kTensor] : 1;
-    std::vector<Bytes> keys;
-    for (const auto& key : layers) keys.push_back(message(key, senders));
-    const RoleBuilder &from = roles_[static_cast<std::size_t>(s)],
-                      &to = roles_[static_cast<std::size_t>(next)];
-    ways_.push_back({builder.channel(from, to, Address::same_index, keys, layers),
-                     builder.channel(to, from, Address::same_index, keys, layers)});
-    for (const uint32_t channel : {ways_.back().forward, ways_.back().backward})
-      builder.program().channels[channel].parts = static_cast<int32_t>(senders);
+  for (int32_t s = 0; s < stages(); ++s) {
+    for (int32_t part = 0; part + 1 < split_.shape.parts(); ++part) {
+      const int32_t to = split_.shape.stage_of(part + 1);
+      if (split_.shape.stage_of(part) == s && to != s && ways_.count({s, to}) == 0) join(builder, s, to);
+    }
   }
 }
 
-/// The part before this chunk is held by the stage before, or for the first stage the last one's chunk
-/// before. `behind`: where the chunk's activations go to, not where they come from.
+/// The keys are the chunks of the sender, whether they go this way or not.
+void StageMessages::join(Builder& builder, int32_t from, int32_t to) {
+  std::vector<std::vector<uint32_t>> layers;
+  for (int32_t c = 0; c < split_.shape.chunks; ++c) {
+    const int32_t part = split_.shape.part(from, c);
+    const bool goes = part + 1 < split_.shape.parts() && split_.shape.stage_of(part + 1) == to;
+    layers.push_back(goes ? between(part) : std::vector<uint32_t>{});
+  }
+  const bool scattered = split_.scatters && split_.size[kTensor] > 1 && replicated(layers);
+  const int64_t senders = scattered ? split_.size[kTensor] : 1;
+  std::vector<Bytes> keys;
+  for (const auto& key : layers) keys.push_back(message(key, senders));
+  const RoleBuilder &a = roles_[static_cast<std::size_t>(from)], &b = roles_[static_cast<std::size_t>(to)];
+  const Ways ways{builder.channel(a, b, Address::same_index, keys, layers),
+                  builder.channel(b, a, Address::same_index, keys, layers)};
+  for (const uint32_t channel : {ways.forward, ways.backward})
+    builder.program().channels[channel].parts = static_cast<int32_t>(senders);
+  ways_.emplace(std::pair{from, to}, ways);
+}
+
+/// The part before this chunk may be held by another stage. `behind`: where the chunk's activations go to,
+/// not where they come from.
 StageMessages::End StageMessages::end(int32_t stage, int32_t chunk, bool behind, bool backward) const {
-  const int32_t part = chunk * stages() + stage;
+  const int32_t part = split_.shape.part(stage, chunk);
   const int32_t sender = behind ? part : part - 1;  // in the forward direction
-  if (stages() == 1 || sender < 0 || sender + 1 >= split_.shape.parts()) return {};
-  const Ways& w = ways_[static_cast<std::size_t>(sender % stages())];
-  return {true, backward ? w.backward : w.forward, static_cast<uint32_t>(sender / stages())};
+  if (sender < 0 || sender + 1 >= split_.shape.parts()) return {};
+  const int32_t from = split_.shape.stage_of(sender), to = split_.shape.stage_of(sender + 1);
+  if (from == to) return {};
+  const Ways& w = ways_.at({from, to});
+  return {true, backward ? w.backward : w.forward, static_cast<uint32_t>(split_.shape.chunk_of(sender))};
 }
 
 OpId StageMessages::receive(int32_t stage, const Slot& slot, bool backward) {

@@ -87,6 +87,7 @@ struct Tensor {
   int64_t elements;
   Bytes frozen;
   const Parameter* of = nullptr;  ///< null: frozen
+  bool is_vector() const { return of != nullptr && of->rows == 0; }
 };
 
 /// Tensors longer than `most` elements in equal parts; 0: nothing is cut.
@@ -231,7 +232,7 @@ OpId Training::run_again(uint32_t segment) {
     const LayerRange block = again_[segment][k];
     Task task{block.first, block.layers, Pass::backward_weights, {}};
     task.again = true;
-    for (uint32_t i = block.first; i < block.end(); ++i) append(task.kernels, work_.layers[i].forward);
+    for (uint32_t i = block.first; i < block.end(); ++i) append(task.kernels, work_.again(i));
     const std::string name(block_of(work_.graph->layers()[block.first]));
     const OpId op = role_.compute(std::move(task), "again " + name);
     if (!first.valid()) first = op;
@@ -261,20 +262,25 @@ void Training::fill_buckets(const BucketRule& rule) {
     sizes.clear();
     open = false;
   };
+  const bool by_block = rule.by_block && has_blocks();
   const auto full = [&] {
     const GradientBucket& b = buckets_.back();
     const std::size_t i = buckets_.size() - 1;
     if (!work_.buckets.empty()) return b.elements >= (i < work_.buckets.size() ? work_.buckets[i] : 1);
-    return b.bytes + b.frozen >= (i == 0 ? rule.first : rule.rest);
+    return !by_block && b.bytes + b.frozen >= (i == 0 ? rule.first : rule.rest);
   };
   const int64_t most = rule.partition.n / rule.element;
+  bool thin = true;  // nothing but vectors so far: they go with the block beside them
   for (const Tensor& t : cut(backward_order(segments_, layers, rule.frozen), most)) {
+    if (open && by_block && !thin && block_of(layers[t.layer]) != block_of(layers[buckets_.back().layer]))
+      close();
     if (open && most > 0 && buckets_.back().elements + t.elements > most) close();
     if (!open) {
       buckets_.emplace_back();
       highest = t.layer;
-      open = true;
+      open = thin = true;
     }
+    thin = thin && block_of(layers[t.layer]).empty() && t.is_vector();
     GradientBucket& b = buckets_.back();
     b.layer = t.layer;
     b.segment = t.segment;
@@ -529,6 +535,19 @@ uint32_t Training::last_segment(const GradientBucket& bucket) const {
   while (segment + 1 < segments_.size() && segments_[segment + 1].layer < bucket.layer + bucket.layers)
     ++segment;
   return segment;
+}
+
+bool Training::has_blocks() const {
+  const auto& layers = work_.graph->layers();
+  return std::any_of(layers.begin(), layers.end(), [](const Layer& l) { return !block_of(l).empty(); });
+}
+
+bool Training::in_root(const GradientBucket& bucket) const {
+  const auto& layers = work_.graph->layers();
+  for (uint32_t i = bucket.layer; i < bucket.layer + bucket.layers; ++i) {
+    if (!block_of(layers[i]).empty()) return false;
+  }
+  return true;
 }
 
 Mesh worker_mesh(const Cluster& cluster) {

@@ -36,6 +36,7 @@ struct BucketRule {
   int64_t frozen = 0;   ///< the same of frozen weights, where these are gathered; else 0
   /// A bucket is at most so long, and larger tensors are cut; 0: nothing is cut.
   Bytes partition = {};
+  bool by_block = false;  ///< each repeated block is one, and what lies between them, whatever its size
 };
 
 /// Gradients that are communicated and updated together, filled in backward order as DDP does: the last
@@ -115,6 +116,9 @@ class Training {
   uint32_t reads_from(uint32_t segment) const;
   /// The last segment with a layer of `bucket`; its first is bucket.segment.
   uint32_t last_segment(const GradientBucket& bucket) const;
+  bool has_blocks() const;  ///< that repeat (block_of)
+  /// Does the bucket hold nothing of such?
+  bool in_root(const GradientBucket& bucket) const;
   OpId first_forward() const { return forward_.empty() ? OpId{} : forward_.front(); }
   OpId last_forward() const { return forward_ends_.empty() ? OpId{} : forward_ends_.back(); }
   OpId last_backward() const { return last_backward_; }

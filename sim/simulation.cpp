@@ -371,7 +371,10 @@ int64_t Simulation::steps(const Program& program, int64_t in_iteration) const {
   if (!program.grid.axes.empty()) {
     // Steps differ by noise alone once the first has filled the pipeline.
     constexpr int64_t kMostExecutions = 1'000'000;
-    return std::clamp<int64_t>(kMostExecutions / std::max<int64_t>(1, in_iteration), 3, 24);
+    const int64_t few = std::clamp<int64_t>(kMostExecutions / std::max<int64_t>(1, in_iteration), 3, 24),
+                  whole = period(
+                      program);  // of workers that average now and then one to begin with, one that counts
+    return whole == 1 ? few : std::max<int64_t>(2, (few + whole - 1) / whole) * whole;
   }
   if (is_static(program)) {
     // Micro-batches of one step are equal already: the first period fills the pipeline, the second counts.

@@ -187,8 +187,10 @@ Flag offload_flag() {
 
 Flag recompute_flag() {
   return {"recompute", "off|blocks|...",
-          "what backward makes again instead of keeping it: all that is inside repeated blocks, or some of "
-          "norms, activations and attention joined by +; default off"};
+          "what backward makes again instead of keeping it: all that is inside repeated blocks; "
+          "\"products\", all "
+          "of that but attention and every second matrix product (torchtitan); or some of norms, activations "
+          "and attention joined by +; default off, or the preset's"};
 }
 
 Flag batch_norm_flag() {
@@ -428,7 +430,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   q.batches = asked.batches;
   q.precision = arguments.value("precision", "fp32", parse_precision);
   q.optimizer = &arguments.value("optimizer", "momentum", optimizer);
-  q.recompute = arguments.value("recompute", "off", parse_recompute);
+  q.recompute = arguments.value("recompute", q.scheme.recompute.text(), parse_recompute);
   q.offload = arguments.value("offload", "off", parse_offload);
   q.sync_batch_norm = read_batch_norm(arguments);
   if (arguments.has("memory")) q.memory = arguments.value("memory", "", read_memory);

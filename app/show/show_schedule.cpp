@@ -114,13 +114,12 @@ std::string show_schedule(const ShowRequest& request) {
   const Arguments& a = request.arguments;
   if (request.format == "dot")
     throw UsageError("a schedule is shown as text or json, or drawn with --out FILE.svg");
-  PipelineShape shape;
-  shape.stages = static_cast<int32_t>(a.integer("stages", 4, 1, 1024));
-  shape.micro_batches = static_cast<int32_t>(a.integer("microbatches", 8, 1, 4096));
-  // Of what has no use for one chunk two are shown.
-  const int64_t fewest = schedule.refusal != nullptr && !schedule.refusal({1, 1, 1}).empty() ? 2 : 1;
-  shape.chunks = static_cast<int32_t>(a.integer("chunks", fewest, 1, 64));
-  return show_pipeline(request, schedule, shape);
+  const auto stages = static_cast<int32_t>(a.integer("stages", 4, 1, 1024)),
+             micro_batches = static_cast<int32_t>(a.integer("microbatches", 8, 1, 4096));
+  const int32_t fewest = shape_for(schedule, stages, micro_batches).chunks;
+  return show_pipeline(
+      request, schedule,
+      shape_for(schedule, stages, micro_batches, static_cast<int32_t>(a.integer("chunks", fewest, 1, 64))));
 }
 
 std::string show_pipeline(const ShowRequest& request, const PipelineSchedule& schedule,

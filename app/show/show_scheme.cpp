@@ -95,7 +95,7 @@ std::string compiled(const ShowRequest& request, const ResolvedScheme& resolved)
                 a.value("precision", "fp32", parse_precision),
                 &a.value("optimizer", "momentum", optimizer),
                 true,
-                a.value("recompute", "off", parse_recompute),
+                a.value("recompute", resolved.recompute.text(), parse_recompute),
                 a.value("offload", "off", parse_offload)};
   return print(compile(job, cluster_of(request)));
 }

@@ -196,7 +196,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
     refuse_option("optimizer", "a run updates parameters; \"none\" is for predictions alone");
   if (!e.job.optimizer->executed())
     refuse_option("optimizer", fmt::format("\"{}\" is only predicted so far", e.job.optimizer->name));
-  e.job.recompute = a.value("recompute", "off", parse_recompute);
+  e.job.recompute = a.value("recompute", e.job.scheme->recompute.text(), parse_recompute);
   e.job.offload = a.value("offload", "off", parse_offload);
   if (e.job.offload.activations)
     refuse_option("offload",

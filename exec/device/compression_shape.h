@@ -28,13 +28,16 @@ struct CompressionShape {
   }
   /// Groups of kScaledTogether elements.
   int64_t scales() const { return (elements + kScaledTogether - 1) / kScaledTogether; }
-  /// f(factors, where its part of the first sum begins in the buffer, and of the second).
+  /// f(factors, where its part of the sums of vectors and left factors begins in the buffer, and of the sum
+  /// of right ones).
   template <typename F>
   void each_factor(F f) const {
-    int64_t left = 0, right = message;
+    int64_t plain = 0, left = 0, right = message;
+    for (const Factors& at : factors) left += at.plain();
     for (const Factors& at : factors) {
-      f(at, left, right);
-      left += at.left();
+      f(at, at.rank > 0 ? left : plain, right);
+      plain += at.plain();
+      left += at.left() - at.plain();
       right += at.right();
     }
   }

@@ -125,7 +125,7 @@ class LayerEmitter : public LayerCalls {
   }
   TensorId in_again(std::size_t input) override {
     LayerTensors& p = e_.layers[from(input)];
-    if (sharing().samples) return in(input);  // which is kept
+    if (sharing().samples || sharing().keeps_inputs) return in(input);  // which is kept
     return gathers() ? of_all(p.gathered_again, from(input), TensorKind::activation) : p.out;
   }
   TensorId out() override {

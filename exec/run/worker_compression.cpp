@@ -96,18 +96,22 @@ Worker::Act Worker::compress(const Op& op) {
   };
 }
 
-/// What a collective gathers, or one of the two sums.
+/// What a collective gathers, or one of the sums, which lie one behind the other.
 std::pair<float*, int64_t> Worker::compressed_words_of(uint32_t index) const {
   const auto& ops = role().ops;
   const Op& op = ops[index];
   const CompressedBucket form = compressed(op.key);
   float* const all = messages(op.key);
   if (form.gathered()) return {all, form.words()};
-  const bool again = std::any_of(ops.begin(), ops.begin() + index, [&](const Op& o) {
+  auto before = std::count_if(ops.begin(), ops.begin() + index, [&](const Op& o) {
     return o.kind == OpKind::collective && o.payload == op.payload && o.key == op.key;
   });
-  if (again) return {all + form.message(), form.second()};
-  return {all, form.message()};
+  int64_t at = 0;
+  for (const int64_t words : {form.plain(), form.message() - form.plain(), form.second()}) {
+    if (words > 0 && before-- == 0) return {all + at, words};
+    at += words;
+  }
+  return {all, 0};
 }
 
 }  // namespace tandem::exec

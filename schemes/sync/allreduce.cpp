@@ -141,13 +141,21 @@ class Reductions {
       return;
     }
     const CompressedBucket& form = forms_[reduced_.size()];
-    reduced_.push_back(form.gathered() ? collective(bucket, CollKind::all_gather, Bytes{4} * form.words(),
-                                                    "all-gather", gradient)
-                                       : collective(bucket, CollKind::all_reduce, Bytes{4} * form.message(),
-                                                    "all-reduce P of", gradient));
+    if (form.gathered()) {
+      reduced_.push_back(
+          collective(bucket, CollKind::all_gather, Bytes{4} * form.words(), "all-gather", gradient));
+      return;
+    }
+    OpId sum;
+    const auto add = [&](int64_t words, const char* what) {
+      if (words > 0) sum = collective(bucket, CollKind::all_reduce, Bytes{4} * words, what, gradient);
+    };
+    add(form.plain(), "all-reduce vectors of");
+    add(form.message() - form.plain(), "all-reduce P of");
+    reduced_.push_back(sum);
   }
 
-  /// PowerSGD's second sum, under which the next bucket's first one is made orthonormal.
+  /// PowerSGD's last sum, under which the next bucket's first one is made orthonormal.
   void reduce_again(const GradientBucket& bucket) {
     const std::size_t i = static_cast<std::size_t>(&bucket - t_.buckets().data());
     if (!compresses() || forms_[i].gathered() || forms_[i].second() == 0) return;

@@ -2,6 +2,7 @@
 // Local training with periodic averaging of the parameters. Two names, one Program: "parameter-averaging" as
 // Spark-style systems do it (through a master, each few iterations), "local-sgd" by all-reduce. Either may
 // average in the hosts' memory instead.
+#include "schemes/outer_step.h"
 #include "schemes/training.h"
 
 namespace tandem::schemes {
@@ -40,6 +41,15 @@ Program on_hosts(const Workload& work, const Cluster& cluster, const Options& o)
 }
 
 Program compile_parameter_averaging(const Workload& work, const Cluster& cluster, const Options& o) {
+  if (several_devices(o, cluster)) {
+    if (o.text("through") == "cpu")
+      throw InputError(
+          "through=cpu averages what single devices hold: workers of several average by all-reduce");
+    OuterStep outer{o.count("every")};
+    outer.state = o.text("state") != "params";
+    outer.algorithm = o.text("through") == "central" ? "central" : "auto";
+    return outer_program(work, cluster, o, outer);
+  }
   if (cluster.devices > 1 && o.text("through") == "cpu") return on_hosts(work, cluster, o);
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
@@ -64,20 +74,23 @@ Program compile_parameter_averaging(const Workload& work, const Cluster& cluster
 
 std::vector<OptionSpec> options(std::string_view every, std::string_view through) {
   using Type = OptionSpec::Type;
-  return {{"every", Type::count, every, "iterations of local training between two averages", "", 1, 65535},
-          {"state", Type::choice, "params", "what is averaged", "params|params+optimizer"},
-          {"through", Type::choice, through,
-           "all-reduce among the workers, to one of them and back, or in the hosts' memory",
-           "allreduce|central|cpu"}};
+  return with_workers(
+      {{"every", Type::count, every, "iterations of local training between two averages", "", 1, 65535},
+       {"state", Type::choice, "params", "what is averaged", "params|params+optimizer"},
+       {"through", Type::choice, through,
+        "all-reduce among the workers, to one of them and back, or in the hosts' memory",
+        "allreduce|central|cpu"}});
 }
 
 }  // namespace
 
 void register_parameter_averaging(Registry<Scheme>& registry) {
   registry.add({"parameter-averaging", "workers train alone and average their parameters every k iterations",
-                options("1", "central"), compile_parameter_averaging});
+                options("1", "central"), compile_parameter_averaging, nullptr, replica_of_hybrid,
+                pipeline_of_worker});
   registry.add({"local-sgd", "workers train alone and all-reduce their parameters every k iterations",
-                options("8", "allreduce"), compile_parameter_averaging});
+                options("8", "allreduce"), compile_parameter_averaging, nullptr, replica_of_hybrid,
+                pipeline_of_worker});
 }
 
 }  // namespace tandem::schemes

@@ -69,6 +69,12 @@ Compression pushed_as(const Options& o) {
   return rule;
 }
 
+/// Of one parameter on its way back. Servers keep them in fp32; where gradients travel as activations are,
+/// so do they.
+int64_t pulled_bytes(const Options& o, Precision precision) {
+  return o.text("gradients") == "auto" ? element_bytes(precision) : 4;
+}
+
 RoleBuilder add_server(Builder& b, const Cluster& cluster, const Options& o, const char* name) {
   const std::string& where = o.text("server");
   const int64_t all = where == "gpu" ? cluster.devices : cluster.nodes;
@@ -120,7 +126,7 @@ class Worker {
         .after(gradient);
   }
 
-  Bytes share(const GradientBucket& bucket) const { return {(bucket.bytes.n + local_ - 1) / local_}; }
+  Bytes share(Bytes whole) const { return {(whole.n + local_ - 1) / local_}; }
 
   void push(uint32_t channel, const GradientBucket& bucket, Bytes bytes, OpId gradient) {
     if (local_ > 1) {
@@ -158,6 +164,7 @@ class Worker {
     bool owned = false;                   ///< buckets have owners, who answer in any order
     int64_t acknowledged = -1, ask = -1;  ///< channels of two requests
     Bytes asked;                          ///< what a request for parameters takes
+    Bytes element = {4};                  ///< of what is pulled
   };
   /// Backward, pushes and pulls.
   void exchange(const Exchange& e) {
@@ -184,20 +191,20 @@ class Worker {
     const Lane lane = e.by_need && local_ > 1 && e.ask < 0 ? Lane::recv : Lane::host;
     if (e.ask >= 0) ask(static_cast<uint32_t>(e.acknowledged), static_cast<uint32_t>(e.ask), pushed, e.asked);
     for (const uint32_t key : pushed) pull(e.pull, buckets[key], lane);
-    finish(pushed, e.whole);
+    finish(pushed, e.element, e.whole);
   }
 
  private:
   /// `whole`: no layer starts before every pull has ended. `order`: in which buckets were pulled.
-  void finish(const std::vector<uint32_t>& order, bool whole) {
+  void finish(const std::vector<uint32_t>& order, Bytes pulled, bool whole) {
     for (const uint32_t key : order) {
       const GradientBucket& bucket = t_.buckets()[key];
       OpId ready = pulled_[key];
       if (local_ > 1) {
-        ready =
-            w_.collective(CollKind::all_gather, kLocalAxis, bucket.bytes, "auto", "all-gather " + bucket.name)
-                .of(Payload::parameters, bucket.key)
-                .after(ready);
+        ready = w_.collective(CollKind::all_gather, kLocalAxis, pulled * bucket.elements, "auto",
+                              "all-gather " + bucket.name)
+                    .of(Payload::parameters, bucket.key)
+                    .after(ready);
       }
       if (whole) {
         t_.next_forward_after(ready);
@@ -232,9 +239,14 @@ int32_t add_reader(Builder& b, const RoleBuilder& w, RoleBuilder reader, const s
 /// which every pair exchanges its part directly, and no arrival order is left to decide. Said so, it needs no
 /// events. Each device updates its part in front of the forward that first uses it, so pulls hide under the
 /// forward. `algorithm`: "direct" for shards on the devices, "auto" where a library sums them.
-/// `order`: of buckets, empty where they go as they get ready.
+/// Where parameters come back in another format than gradients go, that is a scatter and a gather.
+struct OnDevices {
+  Bytes pulled;  ///< of one parameter
+  const char* algorithm;
+  const std::vector<uint32_t>& order;  ///< of buckets, empty where they go as they get ready
+};
 Program on_devices(const Workload& work, const Cluster& cluster, const BucketRule& rule,
-                   const char* algorithm, const std::vector<uint32_t>& order) {
+                   const OnDevices& how) {
   Builder b;
   const Mesh mesh = worker_mesh(cluster);
   RoleBuilder w = b.role("worker", mesh);
@@ -242,20 +254,30 @@ Program on_devices(const Workload& work, const Cluster& cluster, const BucketRul
   const auto& buckets = t.buckets();
   std::vector<OpId> updates(buckets.size());
   std::size_t open = buckets.size();  // buckets from here on are updated
+  const bool apart = how.pulled.n != rule.element;
   t.forward([&](uint32_t segment) {
+    OpId pulled;
     for (; open > 0 && buckets[open - 1].segment == segment; --open) {
       const GradientBucket& bucket = buckets[open - 1];
       const int64_t part = (bucket.elements + cluster.devices - 1) / cluster.devices;
       updates[open - 1] = t.update_shard(bucket, part, "update");
+      if (!apart) continue;
+      w.op(updates[open - 1]).of(Payload::shard, bucket.key);
+      pulled = w.collective(CollKind::all_gather, all_axes(mesh), how.pulled * bucket.elements, how.algorithm,
+                            "pull " + bucket.name)
+                   .of(Payload::parameters, bucket.key)
+                   .after(updates[open - 1]);
     }
-    return OpId{};
+    return pulled;
   });
-  BucketOrder turns(order, buckets.size());
+  if (apart) b.shard({1, 1, cluster.devices});
+  BucketOrder turns(how.order, buckets.size());
   t.backward([&](const GradientBucket& ready, OpId made) {
     turns.made(ready.key, made);
     turns.take([&](uint32_t key, OpId gradient) {
-      const OpId sum = w.collective(CollKind::all_reduce, all_axes(mesh), buckets[key].bytes, algorithm,
-                                    "push and pull " + buckets[key].name)
+      const OpId sum = w.collective(apart ? CollKind::reduce_scatter : CollKind::all_reduce, all_axes(mesh),
+                                    buckets[key].bytes, how.algorithm,
+                                    (apart ? "push " : "push and pull ") + buckets[key].name)
                            .of(Payload::gradients, key)
                            .after(gradient);
       w.op(updates[key]).after_last(sum);
@@ -283,13 +305,14 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   if (cluster.devices == 1) return train_alone(work, cluster, rule);
   const bool everywhere = o.count("shards") == 0 || o.count("shards") == cluster.devices;
   const bool separate = o.text("pull") == "separate";
+  const Bytes back{pulled_bytes(o, work.precision)};
   if (o.text("mode") == "sync" && o.text("server") == "gpu" && everywhere && !by_node && !separate &&
       spread) {
-    return on_devices(work, cluster, rule, "direct", order);
+    return on_devices(work, cluster, rule, {back, "direct", order});
   }
   // A node's devices that push as one have nobody to push to when they are all there is.
   if (o.text("mode") == "sync" && by_node && cluster.nodes == 1)
-    return on_devices(work, cluster, rule, "auto", order);
+    return on_devices(work, cluster, rule, {back, "auto", order});
 
   const int64_t local = by_node ? cluster.per_node : 1;
   Builder b;
@@ -298,11 +321,12 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   if (t.buckets().empty()) throw InputError("the model has no parameters to synchronise");
   Worker worker(w, t, local);
   std::vector<Bytes> keys, pushes;
+  const int64_t pulled = pulled_bytes(o, work.precision);
   const int64_t shards = b.program().roles[s.index()].mesh.size(), parts = spread ? shards : 1;
   for (const GradientBucket& bucket : t.buckets()) {
-    keys.push_back(worker.share(bucket));
+    keys.push_back(worker.share(Bytes{pulled} * bucket.elements));
     pushes.push_back(compresses ? Bytes{4} * parts * pushed_words(rule_of_pushes, bucket.elements, parts)
-                                : keys.back());
+                                : worker.share(bucket.bytes));
   }
   b.program().compression = rule_of_pushes;
   Rules r = rules(cluster, o, local);
@@ -312,6 +336,7 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   const uint32_t answer = b.channel(s, w, Address::reply, separate ? words : keys);
   Worker::Exchange exchange{push,           answer,  pushes,  order,
                             rule_of_pushes, overlap, by_need, o.text("pull") != "layer"};
+  exchange.element = Bytes{pulled};
   exchange.owned = !b.program().channels[push].owners.empty();
   if (separate) r.store.reader = add_reader(b, w, add_server(b, cluster, o, "reader"), keys, words, exchange);
   const uint32_t store = b.store(s, r.store);

@@ -39,6 +39,7 @@ class Zero {
         gradient_(gradient_bytes(o, work.precision)),
         shards_(shards),
         overlap_(o.flag("overlap")),
+        keeps_(o.text("keeps")),
         parameters_offloaded_(work.offload.parameters),
         spreads_gradients_(spreads_gradients),
         reduces_every_(spreads_gradients ? 1 : training.every()),
@@ -60,8 +61,19 @@ class Zero {
     t_.next_forward_after(gathered_.back());
   }
 
+  /// Does a bucket stay gathered from forward to backward? What is not in a repeated block is FSDP2's root.
+  bool kept(std::size_t b) const {
+    if (keeps_ == "all") return true;
+    return keeps_ == "last" || !t_.has_blocks() ? b == 0 : t_.in_root(t_.buckets()[b]);
+  }
+  /// The first from `b` on that does not.
+  std::size_t let_go(std::size_t b) const {
+    while (b < t_.buckets().size() && kept(b)) ++b;
+    return b;
+  }
+
   /// Stage 3: the parameters of a bucket are gathered while the bucket before it computes, in forward and
-  /// again in backward; so two buckets are held at once. Those that forward ends with stay for backward.
+  /// again in backward; so two buckets are held at once.
   void spread_parameters() {
     const auto& buckets = t_.buckets();
     std::size_t held = buckets.size(), asked = held;  // in forward: buckets from here on
@@ -75,15 +87,20 @@ class Zero {
       return needed;
     });
     const std::vector<OpId> first = brought_;
-    held = asked = 1;  // in backward: buckets up to here
+    held = asked = let_go(0);  // in backward: buckets up to here
     t_.backward(reducer(), {}, [&](uint32_t segment) {
       OpId needed;
       const OpId before = t_.last_backward().valid() ? t_.last_backward() : t_.last_forward();
-      for (; held < buckets.size() && t_.last_segment(buckets[held]) >= t_.reads_from(segment); ++held) {
-        if (asked == held) gather(asked++, before);
+      const auto ask = [&] {
+        gather(asked, before);
+        asked = let_go(asked + 1);
+      };
+      for (; held < buckets.size() && t_.last_segment(buckets[held]) >= t_.reads_from(segment);
+           held = let_go(held + 1)) {
+        if (asked == held) ask();
         needed = gathered_[held];
       }
-      if (overlap_ && asked == held && held < buckets.size()) gather(asked++, before);
+      if (overlap_ && asked == held && held < buckets.size()) ask();
       return needed;
     });
     update();
@@ -173,7 +190,9 @@ class Zero {
   Training& t_;
   int64_t element_, gradient_;  ///< bytes
   Shards shards_;
-  bool overlap_, parameters_offloaded_, spreads_gradients_;
+  bool overlap_;
+  std::string keeps_;
+  bool parameters_offloaded_, spreads_gradients_;
   int64_t reduces_every_;        ///< iterations
   std::vector<OpId> gathered_;   ///< [bucket]: its latest
   std::vector<OpId> brought_;    ///< [bucket]: the first op of that
@@ -184,15 +203,20 @@ class Zero {
 Program compile_zero(const Workload& work, const Cluster& cluster, const Options& o) {
   const int64_t stage = o.count("stage"), n = cluster.devices, micro_batches = o.count("accumulate");
   const Bytes limit = o.bytes("bucket");
-  const BucketRule rule{limit, limit, gradient_bytes(o, work.precision),
-                        stage == 3 ? element_bytes(work.precision) : 0};
+  const BucketRule rule{limit,
+                        limit,
+                        gradient_bytes(o, work.precision),
+                        stage == 3 ? element_bytes(work.precision) : 0,
+                        {},
+                        stage == 3 && o.text("keeps") == "root"};
   if (n == 1 && !work.offload.parameters) return train_alone(work, cluster, rule, micro_batches);
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
   const Shards shards = shards_of(cluster, o.text("sharding-group") == "node");
   const bool spreads = stage >= 2 && n > 1;
   Training t(w, work, rule, {micro_batches, spreads});
-  b.shard({stage == 3 ? shards.count : 1, stage >= 2 ? shards.count : 1, shards.count});
+  b.shard({stage == 3 ? shards.count : 1, stage >= 2 ? shards.count : 1, shards.count, 0,
+           stage == 3 && o.text("keeps") == "all"});
   if (t.buckets().empty()) throw InputError("the model has no parameters to shard");
   Zero zero(w, t, work, shards, o, spreads);
   if (stage == 3)
@@ -214,6 +238,10 @@ void register_zero(Registry<Scheme>& registry) {
          "what is sharded: 1 = optimiser state, 2 = gradients too, 3 = parameters too", "", 1, 3},
         {"bucket", Type::bytes, "25MiB", "gradients that travel together; 0B = every tensor on its own"},
         {"overlap", Type::flag, "on", "communicate under forward and backward, or between them"},
+        {"keeps", Type::choice, "last",
+         "stage=3, what stays gathered for backward: the bucket that forward ends with; what lies outside of "
+         "repeated blocks, each of which is then a bucket (FSDP2); or everything",
+         "last|root|all"},
         kShardingGroupOption,
         kAccumulateOption,
         kGradientsOption},

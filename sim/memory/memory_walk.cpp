@@ -168,7 +168,7 @@ void Walk::forward(uint32_t i, bool again) {
     if (given(from) || idle) continue;
     const Id input = cast(i, from, temporary);
     const bool reads = keeps_input(i) || fused_loss(i) || n.remakes;
-    if (keep && reads && !node_[from].remakes) n.kept.push_back(t_.hold(input));
+    if (keep && reads && !node_[from].remakes) n.kept.push_back(hold_input(i, from, input));
     if (!again && n.again && node_[from].unit != n.unit) keep_for_again(units_[n.unit], from);
   }
   if (autocast() && autocast_format(layer.type->name) == AutocastFormat::half) {
@@ -190,8 +190,12 @@ void Walk::forward(uint32_t i, bool again) {
     variables_.push_back(t_.make(bytes(layer.inputs[0]) * in_.gathers));
   if (is_loss(i) && !layer.inputs.empty() && !replica()) keep_logits(layer.inputs[0]);
   const int32_t readers = again ? readers_inside(i) : n.readers;
-  n.output = l.in_place ? t_.hold(node_[layer.inputs[0]].output) : t_.make(bytes(i));
+  const Id saved = again ? saved_output(i) : kNone;
+  n.output = saved != kNone ? t_.hold(saved)
+             : l.in_place   ? t_.hold(node_[layer.inputs[0]].output)
+                            : t_.make(bytes(i));
   for (int32_t r = 1; r < readers; ++r) t_.hold(n.output);
+  if (!again && n.again) save(i);
   if (keep && l.keeps_output && !n.remakes) n.kept.push_back(t_.hold(n.output));
   if (readers == 0 && (again || is_loss(i))) t_.drop(n.output);
   t_.drop_all(temporary);
@@ -199,7 +203,7 @@ void Walk::forward(uint32_t i, bool again) {
     if (!given(from) && (!again || node_[from].unit == n.unit)) t_.drop(node_[from].output);
   }
   if (again || units_[n.unit].last != i) return;
-  if (sharded()) let_go(n.unit);
+  if (sharded() && !sharding_.keeps) let_go(n.unit);
   if (offload_.activations) offload_inputs(n.unit);
 }
 
@@ -235,8 +239,44 @@ void Walk::make_again(uint32_t unit) {
 /// stays from the first forward to the last backward op.
 void Walk::gather(uint32_t unit) {
   Unit& u = units_[unit];
-  if (u.gathered == kNone)
+  if (u.gathered == kNone && !sharding_.stays)
     u.gathered = t_.make(times(u.parameters, element_bytes(work_.precision)) + u.frozen);
+}
+
+/// A step's, where they stay until its last pass.
+void Walk::gather_all() {
+  for (const Unit& u : units_)
+    whole_.push_back(t_.make(times(u.parameters, element_bytes(work_.precision)) + u.frozen));
+}
+
+/// What a layer keeps of its input: that, or where devices divide a sequence and keep what they gather of it
+/// all of that, which several layers have in common.
+Walk::Id Walk::hold_input(uint32_t i, uint32_t from, Id input) {
+  if (!work_.graph->sharing().keeps_inputs || work_.layers[i].input_join != Join::gather)
+    return t_.hold(input);
+  Node& source = node_[from];
+  if (source.whole != kNone) return t_.hold(source.whole);
+  source.whole = t_.make(bytes(from) * work_.graph->shared_by());
+  return source.whole;
+}
+
+/// What stays of the output of a layer whose block runs forward again, and the statistics of an attention.
+void Walk::save(uint32_t i) {
+  const double part = work_.kept.empty() ? 0 : work_.kept[i];
+  if (part <= 0) return;
+  Unit& u = units_[node_[i].unit];
+  if (part >= 1) u.saved[i] = t_.hold(node_[i].output);
+  u.inputs.push_back(part >= 1 ? u.saved[i]
+                               : t_.make(static_cast<int64_t>(static_cast<double>(bytes(i)) * part)));
+  if (part >= 1) {
+    for (const Id id : own(i, Life::kept)) u.inputs.push_back(id);
+  }
+}
+
+Walk::Id Walk::saved_output(uint32_t i) const {
+  const auto& saved = units_[node_[i].unit].saved;
+  const auto at = saved.find(i);
+  return at == saved.end() ? kNone : at->second;
 }
 
 /// Once, where it goes down; else each reader holds it.
@@ -337,12 +377,13 @@ void Walk::backward(uint32_t i) {
   }
   t_.drop_all(remade);
   t_.drop(n.gradient);
-  n.gradient = kNone;
+  n.gradient = n.whole = kNone;
   t_.drop_all(n.kept);
   t_.drop_all(n.weights);
   Unit& u = units_[n.unit];
   if (u.first != i) return;
   t_.drop_all(u.inputs);
+  u.saved.clear();
   u.outside.clear();
   u.remade = false;
   if (shards_gradients()) reduce_unit(n.unit);
@@ -407,6 +448,7 @@ void Walk::step() {
     }
   }
   if (std::find(there_.begin(), there_.end(), true) == there_.end()) gradient_bytes_ = 0;
+  if (sharding_.stays) gather_all();
   for (const ChunkPass& pass : passes_) {
     switch_to(pass.micro);
     if (pass.forward)
@@ -414,6 +456,7 @@ void Walk::step() {
     else
       backward_over(pass.layers);
   }
+  t_.drop_all(whole_);
   if (in_.gathers > 1) sum_replicas();
   update();
   if (!in_.habits.gradients_stay) free_gradients();

@@ -57,6 +57,7 @@ class Walk {
     bool remakes = false;  // its output alone is, for its readers' backward passes
     int32_t readers = 0;   // layers that read its output
     Id output = kNone, gradient = kNone;
+    Id whole = kNone;         // its output, gathered of all parts of a sequence
     std::vector<Id> kept;     // dropped behind its backward pass
     std::vector<Id> weights;  // half copies under autocast
   };
@@ -68,6 +69,7 @@ class Walk {
     bool remade = false;
     std::vector<Id> inputs{};         // from outside, kept for making it again
     std::vector<uint32_t> outside{};  // which these are, where they are offloaded
+    std::map<uint32_t, Id> saved{};   // layer -> its output, which is not made again
     std::vector<Id> gradients{};
   };
   struct Live {  // what is held for one micro-batch
@@ -93,6 +95,9 @@ class Walk {
   void add_gradient(uint32_t to, Id gradient);
   void weight_gradients(uint32_t i);
   void make_again(uint32_t unit);
+  void save(uint32_t i);
+  Id hold_input(uint32_t i, uint32_t from, Id input);
+  Id saved_output(uint32_t i) const;
   void remake(uint32_t i, std::vector<Id>& temporary);
   void gather(uint32_t unit);
   void keep_for_again(Unit& unit, uint32_t from);
@@ -100,6 +105,8 @@ class Walk {
   void reload_inputs(uint32_t unit);
   void let_go(uint32_t unit);
   void reduce_unit(uint32_t unit);
+  void sum_whole(int64_t count, bool first);
+  void gather_all();
   void step();
   void update();
   void make_state(const Parameter& p);
@@ -151,6 +158,7 @@ class Walk {
   std::vector<Node> node_;
   std::vector<Unit> units_;
   std::vector<Id> gradients_;      // of parameters, until they are freed
+  std::vector<Id> whole_;          // parameters that stay gathered for a step
   std::vector<Id> in_flight_;      // gradients on their way
   std::vector<Id> offloading_;     // inputs of a block on their way to the host
   std::vector<Id> tied_;           // of an output layer, for the embedding's weight

@@ -53,8 +53,8 @@ void Walk::take_state() {
 /// compressed what was left out and what travels.
 void Walk::take_averaging() {
   if (replica()) return;
-  const int64_t one = times(work_.graph->parameter_elements(), 4);
-  for (int64_t k = 0; k < averaging_vectors(*in_.program); ++k) t_.make(one), state_bytes_ += one;
+  const int64_t one = times(work_.graph->parameter_elements(), 4), own = share(one, sharding_.state);
+  for (int64_t k = 0; k < averaging_vectors(*in_.program); ++k) t_.make(own), state_bytes_ += own;
   for (int64_t k = 0; k < in_.program->delay; ++k) t_.make(one), buffer_bytes_ += one;
   for (int64_t k = 0; k < feedback_vectors(*in_.program); ++k) t_.make(one), buffer_bytes_ += one;
   const int64_t compressed = times(compressed_words(*in_.program, *work_.graph), 4);
@@ -105,6 +105,7 @@ void Walk::weight_gradients(uint32_t i) {
   const bool sharded = shards_gradients();
   const auto one = [&](int64_t count, bool first) {
     const Id half = autocast() ? t_.make(times(count, 2)) : kNone;
+    if (sharding_.stays) return sum_whole(count, first);
     const Id whole = t_.make(times(count, sharded && half_ ? element_bytes(work_.precision) : size));
     t_.drop(half);
     if (offload_.gradients && !sharded)
@@ -128,6 +129,14 @@ void Walk::weight_gradients(uint32_t i) {
     t_.drop(t_.make(layer.parameters[0].elements * size));
     t_.drop_all(tied_);
   }
+}
+
+/// Where gradients are scattered once a step, those of micro-batches are added up whole, in the format in
+/// which they travel (FSDP's unsharded_accumulated_grad).
+void Walk::sum_whole(int64_t count, bool first) {
+  const Id made = t_.make(times(count, element_bytes(work_.precision)));
+  if (first) gradients_.push_back(t_.make(times(count, 4))), gradient_bytes_ += times(count, 4);
+  t_.drop(made);
 }
 
 /// Scatters the sums of a unit's gradients: the copy that travels is there until the next unit's is.

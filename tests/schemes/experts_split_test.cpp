@@ -143,7 +143,7 @@ TEST(ExpertAxis, ShardsOverTheReplicasOfEach) {
   const int64_t rest = small_moe().parameter_elements() - kExpertElements;
   EXPECT_EQ(bytes_of(p, CollKind::reduce_scatter, Lane::reduce), 4 * rest + kExpertElements);
   EXPECT_EQ(bytes_of(p, CollKind::all_gather, Lane::reduce), 4 * rest + kExpertElements);
-  const Program three = dealt("hybrid:data=2,expert=4,sharding=3", 8);
+  const Program three = dealt("hybrid:data=2,expert=4,sharding=3,keeps=none", 8);
   EXPECT_EQ(bytes_of(three, CollKind::all_gather, Lane::reduce), 2 * (4 * rest + kExpertElements));
 }
 

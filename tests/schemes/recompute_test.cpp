@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "schemes/scheme.h"
+
 namespace tandem::tests {
 namespace {
 
@@ -12,8 +14,8 @@ using ::testing::HasSubstr;
 Recompute parsed(std::string_view text) { return parse_recompute(text, {}); }
 
 TEST(Recompute, WordsGiveThemselvesBack) {
-  for (const char* text :
-       {"off", "blocks", "norms", "attention", "norms+activations", "norms+activations+attention"})
+  for (const char* text : {"off", "blocks", "products", "norms", "attention", "norms+activations",
+                           "norms+activations+attention"})
     EXPECT_EQ(parsed(text).text(), text);
   EXPECT_EQ(parsed("activations+norms").text(), "norms+activations");
 }
@@ -24,7 +26,8 @@ TEST(Recompute, UnknownWordsAreRefusedWithWhatIsValid) {
       parsed(text);
       FAIL() << text;
     } catch (const InputError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("Valid: off, blocks, or some of norms, activations and attention"));
+      EXPECT_THAT(error.what(),
+                  HasSubstr("Valid: off, blocks, products, or some of norms, activations and attention"));
     }
   }
 }
@@ -48,6 +51,34 @@ TEST(Recompute, NamesLayersByTheirKind) {
   EXPECT_EQ(again("norms"), (Names{"rms-norm", "rms-norm", "rms-norm"}));
   EXPECT_EQ(again("activations"), (Names{"swish", "mul"}));
   EXPECT_EQ(again("attention"), Names{"attention"});
+}
+
+/// torchtitan 0.3.0, SelectiveAC: of wq, wk, wv, wo, w1, w3, w2 every second product is made again, attention
+/// is not, and all else is.
+TEST(Recompute, EverySecondProductStays) {
+  const Graph graph = Graph::load("llama3-8b:layers=2");
+  const std::vector<double> kept = kept_outputs(parsed("products"), graph);
+  const auto lowered = graph.lower(1, Precision::bf16);
+  EXPECT_TRUE(kept_outputs(parsed("blocks"), graph).empty());
+  std::vector<std::string> whole, again;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    const std::string& name = graph.layers()[i].name;
+    if (name.rfind("decoder.1.", 0) != 0) continue;
+    const auto kernels = kernels_but(lowered[i].forward, kept[i]);
+    if (name == "decoder.1.qkv") {
+      EXPECT_DOUBLE_EQ(kept[i], 40.0 / 48);  // queries and values of 32 heads and 8
+      ASSERT_EQ(kernels.size(), 1U);
+      EXPECT_EQ(kernels[0].flops.n, int64_t{2} * 8192 * 4096 * 1024);
+      continue;
+    }
+    EXPECT_EQ(kernels.empty(), kept[i] == 1);
+    if (graph.layers()[i].type->name == "linear" || kept[i] > 0)
+      (kept[i] > 0 ? whole : again).push_back(name);
+  }
+  EXPECT_THAT(whole, testing::ElementsAre("decoder.1.attention1", "decoder.1.gate", "decoder.1.down"));
+  EXPECT_THAT(again, testing::ElementsAre("decoder.1.projection", "decoder.1.up"));
+  EXPECT_EQ(resolve_scheme("torchtitan", {}).recompute, parsed("products"));
+  EXPECT_EQ(resolve_scheme("megatron", {}).recompute, parsed("off"));
 }
 
 /// Of experts the activation of the gate and its product with the other half, not the large products.
