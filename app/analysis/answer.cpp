@@ -5,14 +5,14 @@
 #include <chrono>
 
 #include "app/analysis/elasticity.h"
-#include "sim/capacity.h"
+#include "app/analysis/fitting.h"
 
 namespace tandem::app {
 
 Report answer(const Question& question, int64_t devices) {
   const auto start = std::chrono::steady_clock::now();
   Report report = simulate(question.prediction(devices));
-  find_bottleneck(question, report);
+  if (report.fits) find_bottleneck(question, report);
   report.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   for (const auto& [path, value] : question.sets) report.inputs.emplace_back("set." + path, value);
   return report;
@@ -30,7 +30,7 @@ void check_fits(const Question& question, const std::vector<Report>& reports) {
     if (r.fits) return;
     most = std::max(most, r.devices);
   }
-  if (most > 0) throw InputError(fit_advice(question.prediction(most)));
+  if (most > 0) throw InputError(fit_text(question, most));
 }
 
 }  // namespace tandem::app

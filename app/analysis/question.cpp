@@ -369,11 +369,14 @@ Question read_question(const Arguments& arguments, const std::string& model, con
              .system = System::load(system, sets),
              .scheme = resolve_scheme(arguments.text("scheme", "allreduce"), Place{}),
              .system_text = system,
+             .model_text = model,
              .sets = sets,
              .devices = {},
              .anchor = {},
              .disturbance = {},
              .beside = {}};
+  if (arguments.has("adapter")) q.adapter = arguments.value("adapter", "", parse_adapter);
+  if (arguments.has("freeze")) q.frozen = split(arguments.text("freeze", ""), ',');
   if (arguments.has("recipe"))
     q.scheme.recipe = load_recipe(arguments.text("recipe", ""), option_place("recipe"));
   const AskedBatches asked = read_batch_split(arguments);
