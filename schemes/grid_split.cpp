@@ -111,6 +111,14 @@ std::vector<GridAxis> read_order(const std::string& text) {
   return out;
 }
 
+namespace {
+
+CutBy read_cut(const std::string& text) {
+  return text == "equal" ? CutBy::equal : text == "cost" ? CutBy::cost : CutBy::automatic;
+}
+
+}  // namespace
+
 GridSplit hybrid_split(const Options& o, int64_t devices) {
   GridSplit split;
   for (const GridAxis axis : {kTensor, kPipeline, kExpert, kContext})
@@ -131,6 +139,7 @@ GridSplit hybrid_split(const Options& o, int64_t devices) {
   split.sharding = o.text("sharding") == "none" ? 0 : o.text("sharding")[0] - '0';
   split.bucket = o.bytes("bucket");
   set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"), o.text("overlap-p2p"));
+  split.cut = read_cut(o.text("cut"));
   split.scatters = o.flag("scatter-gather") && !split.sequence && !split.overlaps;
   if (split.overlaps && split.shape.stages > 1 && split.schedule->name != "interleaved")
     throw InputError(
@@ -143,6 +152,7 @@ GridSplit pipeline_split(const Options& o, int64_t devices) {
   split.size[kPipeline] = devices;
   split.bucket = BucketRule::kEndless;
   set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"), o.text("overlap-p2p"));
+  split.cut = read_cut(o.text("cut"));
   return split;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/options.h"
 #include "models/slice.h"
+#include "schemes/model_cuts.h"
 #include "schemes/pipeline_schedule.h"
 
 namespace tandem::schemes {
@@ -35,7 +36,8 @@ struct GridSplit {
   /// [axis]: parameters are sharded over those of its devices alone that are on one node, if any.
   std::array<bool, kGridAxes> between_nodes{};
   Bytes bucket;
-  int64_t gradient = 4;  ///< bytes of one
+  CutBy cut = CutBy::automatic;  ///< into stages
+  int64_t gradient = 4;          ///< bytes of one
 
   /// Devices that train on samples of their own.
   int64_t replicas() const {

@@ -97,7 +97,7 @@ class Hybrid {
     const int64_t d = split_.shards(false), level = split_.sharding;
     const bool fewer = level > 0 && split_.size[kExpert] > 1;
     b_.shard({level >= 3 ? d : 1, level >= 2 ? d : 1, d, fewer ? split_.shards(true) : 0});
-    ranges_ = cut_model(*work_.graph, work_.layers, split_.shape.parts());
+    ranges_ = cut_model(*work_.graph, work_.layers, split_.shape.parts(), split_.cut);
     whole_ = std::make_unique<Graph>(work_.graph->slice(split_.slice()));
     messages_ = std::make_unique<StageMessages>(work_, *whole_, split_, ranges_, mask({kTensor}));
     copies_ = weight_copies(*work_.graph, ranges_, split_.shape.stages);

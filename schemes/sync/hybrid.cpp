@@ -39,8 +39,8 @@ PipelineUse pipeline_of(const Options& o, int64_t devices) {
 Offload offloads(const Options&) { return {.optimizer = true}; }
 
 std::vector<OptionSpec> hybrid_options(const OptionSpec& schedule, const OptionSpec& micro,
-                                       const OptionSpec& chunks, const OptionSpec& waiting,
-                                       const OptionSpec& sequence) {
+                                       const OptionSpec& chunks, const OptionSpec& cut,
+                                       const OptionSpec& waiting, const OptionSpec& sequence) {
   using Type = OptionSpec::Type;
   return {
       {"data", Type::count, "0", "replicas of the model, experts and all; 0: as many as the devices make", "",
@@ -64,6 +64,7 @@ std::vector<OptionSpec> hybrid_options(const OptionSpec& schedule, const OptionS
       schedule,
       micro,
       chunks,
+      cut,
       waiting,
       sequence,
       {"scatter-gather", Type::flag, "on",
@@ -92,6 +93,10 @@ void register_hybrid(Registry<Scheme>& registry) {
                             "order of the micro-batches (tandem list schedules)", schedules};
   const OptionSpec chunks{
       "chunks", Type::count, "0", "parts of the model on a stage; 0: 2 if interleaved, else 1", "", 0, 64};
+  const OptionSpec cut{"cut", Type::choice, "auto",
+                       "stages have equally many repeated blocks (Megatron) or equal work; auto: equal where "
+                       "blocks are alike and divide, else cost",
+                       "auto|equal|cost"};
   const OptionSpec sequence{"sequence", Type::flag, "off",
                             "devices that share layers divide the sequence between them"};
   const OptionSpec waiting{
@@ -99,11 +104,11 @@ void register_hybrid(Registry<Scheme>& registry) {
       "stages begin their next pass while they send; auto: unless schedule=1f1b, as frameworks have it",
       "auto|on|off"};
   registry.add({"hybrid", "data, tensor, pipeline, expert and context parallelism in one grid of devices",
-                hybrid_options(schedule, micro, chunks, waiting, sequence), compile_hybrid, nullptr,
+                hybrid_options(schedule, micro, chunks, cut, waiting, sequence), compile_hybrid, nullptr,
                 replica_of_hybrid, pipeline_of<hybrid_split>, offloads});
   registry.add({"pipeline",
                 "a stage of consecutive layers on each device, micro-batches one behind the other",
-                {schedule, micro, chunks, waiting},
+                {schedule, micro, chunks, cut, waiting},
                 compile_split<pipeline_split>,
                 nullptr,
                 nullptr,
