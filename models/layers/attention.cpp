@@ -199,9 +199,9 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
     out.backward_weights.push_back(kernel(Pass::backward_weights, 2, 4));
     const int64_t of_sample = product({rows, h.parts});
     out.own.insert(out.own.end(), {{of_sample, 4}, {product({of_sample, h.head_dim})}});
-    if (size >= 4) continue;
+    // The input of the norm, in fp32; the attention keeps what left it.
     out.own.push_back({product({of_sample, h.head_dim}), 4});
-    out.own.back().composed = true;  // the attention keeps the input
+    out.own.back().composed = size < 4;
   }
 }
 
@@ -302,6 +302,13 @@ Lowered attention(const LayerInput& in) {
   out.keeps_input = out.keeps_output = true;
   out.own = own_tensors(in, h, fused);
   if (in.attributes.boolean("qk_norm", false)) add_head_norms(in, h, out);
+  // Values are a view of the packed projection, all of which stays beside q and k with their positions.
+  // Products that are not fused have a copy of the values instead.
+  if (in.attributes.boolean("values_in_place", false) && fused) {
+    const int64_t turned = product(
+        {h.parts, h.head_dim, checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
+    out.own.push_back({turned, 0, OwnTensor::Life::kept, false, true});
+  }
   add_learned_scores(in, h, out);
   // A boolean mask for so many positions in every layer, in elements of 4 bytes.
   const int64_t mask = in.attributes.integer("mask_positions", 0, 0);

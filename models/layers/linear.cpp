@@ -88,6 +88,7 @@ Lowered linear(const LayerInput& in) {
   out.parameters = {{"weight", product({inputs, features_of(out.output)})}};
   out.parameters[0].rows = inputs;
   in.attributes.boolean("starts_at_zero", false);
+  in.attributes.integer("apart", 1, 1, 64);  // models/autocast.h
   add_bias(in, out, true);
   return out;
 }

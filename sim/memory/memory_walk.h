@@ -56,6 +56,8 @@ class Walk {
     bool again = false;    // made again in backward, with its block
     bool remakes = false;  // its output alone is, for its readers' backward passes
     int32_t readers = 0;   // layers that read its output
+    int64_t apart = 1;     // products of which it consists: autocast casts the input for each
+    Id whole = kNone;      // what all partners have of its output, gathered
     Id output = kNone, gradient = kNone;
     std::vector<Id> kept;     // dropped behind its backward pass
     std::vector<Id> weights;  // half copies under autocast
@@ -88,6 +90,8 @@ class Walk {
   void keep_logits(uint32_t layer);
   int32_t readers_inside(uint32_t i) const;
   Id cast(uint32_t i, uint32_t from, std::vector<Id>& temporary);
+  void keep_input(uint32_t i, uint32_t from, Id input, std::vector<Id>& temporary);
+  void keep_output(uint32_t i);
   void backward(uint32_t i);
   void input_gradients(uint32_t i);
   void add_gradient(uint32_t to, Id gradient);
@@ -120,6 +124,9 @@ class Walk {
     return layers_[i].type != nullptr && node_[i].readers == 0 && !is_loss(i) && i + 1 < layers_.size();
   }
   int64_t parameter_size() const { return half_ && weights_ != MemoryHabits::Weights::fp32 ? 2 : 4; }
+  /// Gradients are summed beside parameters of 2 bytes, in fp32.
+  bool sums_apart() const { return in_.habits.fp32_sums && parameter_size() == 2; }
+  int64_t gradient_size() const { return sums_apart() ? 4 : parameter_size(); }
   static int64_t share(int64_t n, int64_t holders) { return (n + holders - 1) / holders; }
   static int64_t times(int64_t count, int64_t size) { return checked_mul(count, size, "a tensor"); }
   /// Of the whole batch.
