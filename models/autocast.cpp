@@ -28,6 +28,11 @@ AutocastFormat autocast_format(std::string_view type) {
   return AutocastFormat::widest;
 }
 
+int64_t products_apart(const Layer& layer) {
+  const Json* apart = layer.type == nullptr ? nullptr : layer.attributes.find("apart");
+  return apart == nullptr ? 1 : apart->as_int(1, 64);
+}
+
 void mark_autocast(const std::vector<Layer>& layers, int64_t batch, std::vector<Lowered>& lowered) {
   std::vector<bool> wide(layers.size(), true);  // inputs are
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -51,7 +56,7 @@ void mark_autocast(const std::vector<Layer>& layers, int64_t batch, std::vector<
       if (layers[from].type == nullptr) continue;
       const int64_t elements = checked_mul(batch, models::elements(layers[from].output), "a tensor");
       if (!wide[i] && wide[from]) {
-        add_casts(own.forward, false, elements);
+        add_casts(own.forward, false, checked_mul(elements, products_apart(layer), "a tensor"));
         add_casts(own.backward_data, true, elements);
       } else if (wide[i] && !wide[from]) {
         if (format == AutocastFormat::wide) add_casts(own.forward, false, elements);

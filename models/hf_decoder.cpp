@@ -27,8 +27,10 @@ JsonWriter hf_from_several(const std::string& type, std::initializer_list<std::s
 
 namespace {
 
-JsonWriter hf_packed(JsonWriter layer, bool packed) {
+/// `apart`: matrices in the library's code where they are not packed into one.
+JsonWriter hf_packed(JsonWriter layer, bool packed, int apart = 1) {
   if (packed) layer["packed"] = true;
+  if (!packed && apart > 1) layer["apart"] = apart;
   return layer;
 }
 
@@ -36,6 +38,7 @@ JsonWriter norm_layer(const Decoder& d, const std::string& name) {
   JsonWriter out = {{"type", d.norm.starts_with("rms") ? "rms-norm" : "layer-norm"}, {"name", name}};
   if (d.norm == "layer-no-bias") out["bias"] = false;
   if (d.norm.ends_with("-plain")) out["affine"] = false;
+  if (d.fp32_norm) out[d.norm.starts_with("rms") ? "fp32_scale" : "composed"] = true;
   return out;
 }
 
@@ -99,9 +102,10 @@ JsonWriter Block::attention(std::initializer_list<std::string> from) const {
 
 void Block::attend(const std::string& reads) {
   add(hf_packed(hf_linear("qkv", "columns", "=(heads+2*kv_heads)*head_dim", d_.qkv_bias, reads),
-                d_.packed_qkv));
+                d_.packed_qkv, 3));
   JsonWriter out = attention({});
   out["kv_heads"] = "=kv_heads";
+  if (d_.packed_qkv && d_.rotary && d_.fused) out["values_in_place"] = true;
   constexpr const char* kOver[] = {"", "head", "width", "heads"};
   if (d_.qk_norm > 0) out["qk_norm"] = true;
   if (d_.qk_norm > 1) out["qk_norm_over"] = kOver[d_.qk_norm];

@@ -59,6 +59,8 @@ struct Kernel {
   /// Stays in 2 bytes where products of the model are in fp8: what makes logits (as Transformer Engine and
   /// torchao leave it).
   bool half = false;
+  /// In place, of what backward needs: eager PyTorch copies its input first, in one kernel more.
+  bool clones = false;
   /// Of a layer of experts: routing, moving tokens, the experts' products (Recipe::Host::experts).
   bool routed = false;
   /// Says how many tokens each expert takes: hosts read that before they issue what depends on it.

@@ -28,6 +28,10 @@ std::vector<OptionSpec> pipeline_options() {
           micro_batches_option(),
           {"chunks", Type::count, "0", "parts of the model on a stage; 0: as few as the schedule needs", "",
            0, 64},
+          {"cut", Type::choice, "auto",
+           "stages have equally many repeated blocks (Megatron) or equal work; auto: equal where blocks are "
+           "alike and divide, else cost",
+           "auto|equal|cost"},
           {"overlap-p2p", Type::choice, "auto",
            "stages begin their next pass while they send; auto: unless schedule=1f1b, as frameworks have it",
            "auto|on|off"}};

@@ -128,6 +128,14 @@ std::vector<GridAxis> read_order(const std::string& text) {
   return out;
 }
 
+namespace {
+
+CutBy read_cut(const std::string& text) {
+  return text == "equal" ? CutBy::equal : text == "cost" ? CutBy::cost : CutBy::automatic;
+}
+
+}  // namespace
+
 GridSplit hybrid_split(const Options& o, int64_t devices) {
   GridSplit split;
   for (const GridAxis axis : {kTensor, kPipeline, kExpert, kContext})
@@ -150,6 +158,7 @@ GridSplit hybrid_split(const Options& o, int64_t devices) {
   read_bucket(split, o);
   set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"), o.text("overlap-p2p"));
   split.keeps = keeps_of(o.text("keeps"), split.shape.stages > 1);
+  split.cut = read_cut(o.text("cut"));
   split.scatters = o.flag("scatter-gather") && !split.sequence && !split.overlaps;
   const bool pairs = split.schedule->name == "interleaved" || split.schedule->name == "dualpipev";
   if (split.overlaps && split.shape.stages > 1 && !pairs)
@@ -170,6 +179,7 @@ GridSplit pipeline_split(const Options& o, int64_t devices) {
   split.size[kPipeline] = devices;
   split.bucket = BucketRule::kEndless;
   set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"), o.text("overlap-p2p"));
+  split.cut = read_cut(o.text("cut"));
   return split;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/options.h"
 #include "models/slice.h"
+#include "schemes/model_cuts.h"
 #include "schemes/pipeline_schedule.h"
 #include "schemes/program.h"
 
@@ -59,7 +60,8 @@ struct GridSplit {
   /// Only the first stage's first chunk has several buckets: nothing is under way in front of the others' end
   /// (Megatron-Core, model chunks with disable_bucketing, and stages behind the first).
   bool first_buckets = false;
-  int64_t gradient = 4;  ///< bytes of one
+  CutBy cut = CutBy::automatic;  ///< into stages
+  int64_t gradient = 4;          ///< bytes of one
   OuterStep outer;
 
   /// Parameters are gathered once a step and gradients scattered once, behind all passes of a chunk, as

@@ -15,6 +15,16 @@ const std::vector<OptionSpec>& memory_options() {
        "temporaries of the optimiser: foreach = of all parameters at once, each = of one, fused = none; "
        "backward = each parameter is updated, and its gradient freed, in the backward pass",
        "foreach|each|fused|backward"},
+      {"decay", Type::flag, "off",
+       "SGD with weight decay: its foreach update makes temporaries, which it does not without"},
+      {"sums", Type::choice, "parameters",
+       "gradients are summed in the format of the parameters, or in fp32 (Megatron, nanotron)",
+       "parameters|fp32"},
+      {"operators", Type::choice, "pytorch",
+       "pytorch: max-pooling keeps the places of its maxima, 8 bytes each, and what is done in place "
+       "although "
+       "backward needs what it overwrites (ReLU6) a copy of that; cudnn: both keep their outputs",
+       "pytorch|cudnn"},
       {"gradients", Type::choice, "freed",
        "between steps: freed, or zeroed in place (PyTorch before 2.0); whole = also where they are spread, "
        "until the "
@@ -27,9 +37,8 @@ const std::vector<OptionSpec>& memory_options() {
        "kernels on the device: lazy = those in use (CUDA 11.7 and later), eager = all of the library's",
        "lazy|eager"},
       {"kernels", Type::choice, "eager",
-       "RMS norms and gated activations (SwiGLU): eager = of simple operations that keep what they make, "
-       "fused = "
-       "one kernel each that keeps its inputs",
+       "RMS norms, gated activations (SwiGLU) and composed ones: eager = of simple operations that keep what "
+       "they make, fused = one kernel each that keeps its inputs (torch.compile, Liger, Megatron-Core)",
        "eager|fused"},
       {"loss", Type::choice, "eager",
        "cross-entropy: eager = fp32 copies of the logits, fused = one kernel, the gradient written over the "
@@ -58,6 +67,9 @@ MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>
                : update == "fused"    ? Update::fused
                : update == "backward" ? Update::backward
                                       : Update::foreach;
+  out.decays = o.flag("decay");
+  out.fp32_sums = o.text("sums") == "fp32";
+  out.pool_indices = o.text("operators") == "pytorch";
   out.gradients_whole = o.text("gradients") == "whole";
   out.gradients_stay = out.gradients_whole || o.text("gradients") == "zeroed";
   out.buckets = buckets != "none";

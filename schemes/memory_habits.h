@@ -20,6 +20,12 @@ struct MemoryHabits {
   enum class Weights : uint8_t { automatic, fp32, master, half } weights = Weights::automatic;
   /// Temporaries of an update: the size of all parameters (torch._foreach_*), of one, or none.
   enum class Update : uint8_t { foreach, each, fused, backward } update = Update::foreach;
+  /// Its foreach update of SGD adds the decayed parameters to the gradients, in as many temporaries. Of other
+  /// optimisers it changes nothing: theirs have temporaries anyway.
+  bool decays = false;
+  /// Gradients are summed in fp32 whatever the parameters' format (Megatron's main_grad, nanotron's
+  /// accumulate_grad_in_fp32).
+  bool fp32_sums = false;
   bool gradients_stay = false;  ///< zeroed between steps instead of freed (PyTorch before 2.0)
   bool gradients_whole =
       false;                  ///< not spread before the last micro-batch (FSDP's no_sync), and so not freed
@@ -27,7 +33,13 @@ struct MemoryHabits {
   bool buckets = false;       ///< buckets of all gradients are there from the start (DDP's reducer)
   /// Kernels' code on the device: of those in use (CUDA 11.7 and later), or of the whole framework.
   enum class Cuda : uint8_t { lazy, eager } cuda = Cuda::lazy;
-  bool fused_kernels = false;  ///< RMS norms and gated activations are one each and keep inputs alone
+  /// RMS norms, gated and composed activations are one each and keep inputs alone, nothing is done in place
+  /// at the price of a copy, and an activation that no product reads is made again.
+  bool fused_kernels = false;
+  /// As PyTorch has it: max-pooling keeps where its maxima were, 8 bytes an output element (one where kernels
+  /// are fused), and what is overwritten in place although backward needs it stays as a copy. Else both keep
+  /// their outputs (cuDNN).
+  bool pool_indices = true;
   /// Cross-entropy in eager operations, or in one kernel that writes its gradient over the logits; or no
   /// loss: the sum of the logits is back-propagated, as benchmarks of speed do.
   enum class Loss : uint8_t { eager, fused, sum } loss = Loss::eager;

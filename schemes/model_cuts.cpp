@@ -142,6 +142,18 @@ std::vector<uint32_t> places_of(const std::vector<Layer>& layers, const Blocks& 
   return out;
 }
 
+/// What a part counts of each layer where blocks are dealt by their number.
+std::vector<int64_t> blocks_as_work(const Blocks& blocks, std::size_t layers, std::size_t parts) {
+  std::vector<int64_t> work(layers);
+  for (const uint32_t first : blocks.first) work[first] = 1;
+  const bool divides = blocks.first.size() % parts == 0;
+  if (!divides && (blocks.first.size() + 2) % parts == 0)
+    ++work.front(), ++work.back();
+  else if (!divides && (blocks.first.size() + 1) % parts == 0)
+    ++work.back();
+  return work;
+}
+
 }  // namespace
 
 std::vector<uint32_t> crossing(const Graph& graph, uint32_t cut) {
@@ -159,14 +171,16 @@ std::vector<uint32_t> crossing(const Graph& graph, uint32_t cut) {
   return out;
 }
 
-std::vector<LayerRange> cut_model(const Graph& graph, const std::vector<Lowered>& lowered, int64_t parts) {
+std::vector<LayerRange> cut_model(const Graph& graph, const std::vector<Lowered>& lowered, int64_t parts,
+                                  CutBy by) {
   const auto& layers = graph.layers();
   std::vector<int64_t> work;
   for (const Lowered& l : lowered) work.push_back(matrix_flops(l).n);
   const Blocks blocks = blocks_of(layers);
   const auto count = static_cast<std::size_t>(parts);
   std::vector<uint32_t> cuts;
-  if (blocks.equal && !blocks.first.empty() && blocks.first.size() % count == 0) {
+  if (by == CutBy::equal && blocks.first.size() >= count) work = blocks_as_work(blocks, layers.size(), count);
+  if (by == CutBy::automatic && blocks.equal && !blocks.first.empty() && blocks.first.size() % count == 0) {
     const std::size_t each = blocks.first.size() / count;
     for (std::size_t k = each; k < blocks.first.size(); k += each) cuts.push_back(blocks.first[k]);
   } else {

@@ -9,13 +9,20 @@
 
 namespace tandem::schemes {
 
-/// `parts` ranges that cover all layers of the graph, in order. A model of repeated blocks with equally many
-/// parameters is cut between blocks, the same number in each part where that divides, as Megatron-LM does,
-/// which looks neither at windows of attention nor at the output layer; else so that the part with the most
+/// By what: the number of repeated blocks, as Megatron-LM does, or work; automatic: by number where that
+/// divides and the blocks have equally many parameters.
+enum class CutBy : uint8_t { automatic, equal, cost };
+
+/// `parts` ranges that cover all layers of the graph, in order. By number a model is cut between blocks, the
+/// same number in each part, whatever windows of attention, experts or the output layer make of the work.
+/// Where that does not divide, input and output layers count as a block each, or the output layers alone, if
+/// then it does (account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split of
+/// Megatron-Core); else parts have as many blocks as can be. By work so that the part with the most
 /// work has as little as can be, cutting between blocks or, where there are none or too
 /// few, where a single tensor goes across. `layers`: the graph's, lowered, whose matrix products measure the
 /// work. Throws InputError, saying how many parts there could be. O(layers x log work).
-std::vector<LayerRange> cut_model(const Graph& graph, const std::vector<Lowered>& layers, int64_t parts);
+std::vector<LayerRange> cut_model(const Graph& graph, const std::vector<Lowered>& layers, int64_t parts,
+                                  CutBy by = CutBy::automatic);
 
 /// Layers before `cut` that are read at or behind it, inputs apart: what goes from one part to the next.
 std::vector<uint32_t> crossing(const Graph& graph, uint32_t cut);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/data.h"
+#include "schemes/memory_habits.h"
 
 namespace tandem::schemes {
 
@@ -62,9 +63,26 @@ Recipe::Composed accumulation(const Recipe& recipe, Precision precision) {
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
-  json.only({"name", "summary", "composes", "wide_parts", "eager", "autocast", "fused_bias", "pads_products",
-             "copied_convolution", "fused_kernels", "fused_update", "composed_updates", "accumulation",
-             "host", "fp32", "matrix", "products_in_parts", "fitted", "source"});
+  json.only({"name",
+             "summary",
+             "composes",
+             "wide_parts",
+             "eager",
+             "autocast",
+             "fused_bias",
+             "pads_products",
+             "copied_convolution",
+             "memory",
+             "memory_known",
+             "fused_update",
+             "composed_updates",
+             "accumulation",
+             "host",
+             "fp32",
+             "matrix",
+             "products_in_parts",
+             "fitted",
+             "source"});
   Recipe out;
   out.name = json.at("name").as_text();
   out.summary = json.at("summary").as_text();
@@ -75,7 +93,11 @@ Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   out.autocast = json.boolean("autocast", false);
   out.eager = json.boolean("eager", false);
   out.fused_bias = json.boolean("fused_bias", true);
-  out.fused_kernels = json.boolean("fused_kernels", false);
+  if (const Json* memory = json.find("memory")) {
+    for (const auto& [key, value] : memory->members()) out.memory.emplace_back(key, value.as_text());
+    memory_habits(out.memory, "memory", memory->place());
+  }
+  out.memory_known = json.boolean("memory_known", true);
   out.pads_products = json.boolean("pads_products", false);
   if (const Json* copied = json.find("copied_convolution")) out.copied_convolution = copied->as_real(0, 4);
   out.fused_update = json.boolean("fused_update", true);
@@ -112,7 +134,8 @@ int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision
   if (kernel.kind == KernelKind::optimizer)
     return kernel.repeat * (recipe.fused_update ? recipe.update.traffic : kernel.parts);
   const bool composed = recipe.composes || (recipe.eager && kernel.eager);
-  return kernel.repeat * (composed && kernel.kind != KernelKind::gemm ? kernel.parts : 1);
+  const int64_t copies = recipe.eager && kernel.clones ? 1 : 0;
+  return kernel.repeat * ((composed && kernel.kind != KernelKind::gemm ? kernel.parts : 1) + copies);
 }
 
 bool upcasts(const Recipe& recipe, const Kernel& kernel, Precision precision) {

@@ -60,8 +60,10 @@ struct Recipe {
   /// last: in formats of 2 bytes cuDNN copies the operands first, and multiplies at so many times the stock
   /// efficiency, which is the factor of recipes in channels last. 0: neither.
   double copied_convolution = 0;
-  bool fused_kernels = false;  ///< the default of memory habits
-  bool fused_update = true;    ///< the optimiser's arithmetic is one kernel; else Kernel::parts
+  /// Settings of its memory habits, unless a preset says otherwise (schemes/memory_habits.h).
+  std::vector<std::pair<std::string, std::string>> memory;
+  bool memory_known = true;  ///< false: nobody has measured what it keeps, and predictions say so
+  bool fused_update = true;  ///< the optimiser's arithmetic is one kernel; else Kernel::parts
   /// An update that is written in the framework's elementwise operations.
   struct Composed {
     int64_t kernels = 1;  ///< for a tensor

@@ -68,8 +68,16 @@ JsonWriter memory_json(const MemoryUse& m) {
       {"parameters", m.parameters.n},   {"gradients", m.gradients.n}, {"optimizer", m.optimizer.n},
       {"activations", m.activations.n}, {"workspace", m.workspace.n}, {"buffers", m.buffers.n},
       {"total", m.total().n},           {"reserved", m.reserved.n},   {"nvidia_smi", m.nvidia_smi.n},
-      {"capacity", m.capacity.n},       {"fits", m.fits()},           {"barely_fits", m.barely_fits()}};
+      {"capacity", m.capacity.n},       {"fits", m.may_fit()},        {"barely_fits", m.barely_fits()}};
+  if (m.within_error()) out["within_error"] = true;
   if (m.host.n > 0) out["host"] = m.host.n;
+  return out;
+}
+
+/// Of a host whose memory nobody knows the capacity is null.
+JsonWriter host_memory_json(const HostMemory& m) {
+  JsonWriter out = {{"needed", m.needed.n}, {"capacity", nullptr}, {"fits", m.fits()}};
+  if (m.capacity.n > 0) out["capacity"] = m.capacity.n;
   return out;
 }
 
@@ -212,6 +220,7 @@ JsonWriter head_json(const Report& r) {
   out["fits"] = r.fits;
   if (!r.fits) out["needs_bytes"] = r.memory.needed().n;
   out["memory_bytes_per_device"] = memory_json(r.memory);
+  if (r.memory.node.needed.n > 0) out["host_memory_bytes"] = host_memory_json(r.memory.node);
   out["memory_by_role"] = JsonWriter::array();
   for (const RoleMemory& role : r.memory_by_role)
     out["memory_by_role"].push_back(
@@ -380,10 +389,16 @@ void read_shares(Report& r, const Json& d) {
   r.slowed = d.real("compute_slowed_by_collectives", 0);
   const Json& m = part(d, "memory_bytes_per_device");
   r.memory = read_memory(m);
+  if (const Json* host = d.find("host_memory_bytes")) {
+    const Json& capacity = host->at("capacity");
+    r.memory.node = {bytes_of(*host, "needed"),
+                     {capacity.kind() == Json::Kind::null ? 0 : capacity.as_int(0)}};
+  }
   if (const Json* roles = d.find("memory_by_role")) {
     for (const Json& role : roles->items())
       r.memory_by_role.push_back(
           {role.at("role").as_text(), role.at("devices").as_int(0), read_memory(role.at("memory"))});
+    for (RoleMemory& role : r.memory_by_role) role.memory.node = r.memory.node;
   }
   const Json& b = part(d, "bottleneck");
   r.bottleneck.resource = b.text("resource", "");

@@ -150,7 +150,19 @@ Workload make_workload(const Graph& graph, int64_t batch, Precision precision, c
           {},         kept_outputs(recompute, graph)};
 }
 
-ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
+namespace {
+
+/// What a split model's gradients travel in they are summed in, unless its memory habits say otherwise.
+ResolvedScheme with_sums(ResolvedScheme scheme) {
+  const auto& specs = scheme.scheme->options;
+  const bool asks = std::any_of(specs.begin(), specs.end(),
+                                [](const OptionSpec& spec) { return spec.name == "gradients"; });
+  if (asks && scheme.scheme->pipeline != nullptr && scheme.options.text("gradients") == "fp32")
+    scheme.memory.emplace(scheme.memory.begin(), "sums", "fp32");
+  return scheme;
+}
+
+ResolvedScheme resolve_named(std::string_view text, const Place& place) {
   Selection selection = parse_selection(text, place);
   std::vector<std::string> names = sync_registry().names();
   const std::vector<std::string> presets = list_data(kPresets);
@@ -174,6 +186,12 @@ ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
                                         printable(selection.name), did_you_mean(selection.name, names)));
   }
   return from_preset(find_data(kPresets, "scheme", selection.name, place), selection, place);
+}
+
+}  // namespace
+
+ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
+  return with_sums(resolve_named(text, place));
 }
 
 std::vector<SchemeEntry> list_schemes() {

@@ -99,7 +99,7 @@ class Hybrid {
     const bool fewer = level > 0 && split_.size[kExpert] > 1;
     b_.shard({level >= 3 ? d : 1, split_.scatters_each() ? d : 1, d, fewer ? split_.shards(true) : 0,
               split_.sharding >= 3 && split_.keeps == Keeps::all, split_.gathers_once()});
-    ranges_ = cut_model(*work_.graph, work_.layers, split_.shape.parts());
+    ranges_ = cut_model(*work_.graph, work_.layers, split_.shape.parts(), split_.cut);
     whole_ = std::make_unique<Graph>(work_.graph->slice(split_.slice()));
     messages_ = std::make_unique<StageMessages>(work_, *whole_, split_, ranges_, mask({kTensor}));
     copies_ = weight_copies(*work_.graph, ranges_, split_.shape);

@@ -10,6 +10,7 @@
 
 #include "base/precision.h"
 #include "sim/habits.h"
+#include "sim/host_memory.h"
 #include "sim/memory/memory.h"
 #include "sim/networks.h"
 #include "sim/plan/placement.h"
@@ -130,6 +131,55 @@ std::string tightest_device(const Prediction& p, const MemoryUse& m) {
   return p.system->device(p.system->accelerator(0)).name;
 }
 
+/// "1,052 GiB".
+std::string gib_text(Bytes bytes) {
+  const int64_t gib = (bytes.n + (int64_t{1} << 29)) >> 30;
+  return gib < 1000 ? fmt::format("{} GiB", gib) : fmt::format("{},{:03} GiB", gib / 1000, gib % 1000);
+}
+
+/// What is too much, and what it is made of.
+std::string needs_of(const Prediction& p, const MemoryUse& m) {
+  const std::string who = fmt::format("{} with batch {}", p.job.graph->name(), p.job.batch);
+  if (m.needed() <= m.capacity)
+    return fmt::format(
+        "{} needs {} of the host's {}{}: what its devices leave there, {} each, batches on their way to "
+        "them, "
+        "servers on its processors and the system itself (--set host.memory=... says how much there is); ",
+        who, gib_text(m.node.needed), gib_text(m.node.capacity), p.system->nodes() > 1 ? " on each node" : "",
+        to_text(m.host));
+  return fmt::format(
+      "{} needs {} on {}{} ({} usable): parameters, gradients and optimiser {}, activations {}, workspace "
+      "and "
+      "buffers {}, the allocator's rounding and cache {}, the driver and communication {}; ",
+      who, to_text(m.needed()), p.devices == 1 ? "" : fmt::format("each of {} ", p.devices),
+      tightest_device(p, m), to_text(m.capacity), to_text(m.parameters + m.gradients + m.optimizer),
+      to_text(m.activations), to_text(m.workspace + m.buffers), to_text(m.reserved - m.total()),
+      to_text(m.nvidia_smi - m.reserved));
+}
+
+/// Up to three sorts of devices of the same vendor that have so much memory, those with the least of it.
+std::string larger_devices(const Prediction& p, const MemoryUse& m) {
+  constexpr std::size_t kMost = 3;
+  const Device& own = p.system->device(p.system->accelerator(0));
+  std::vector<Device> larger;
+  for (const SystemEntry& entry : list_devices()) {
+    Device device = Device::load(entry.name);
+    if (device.kind == own.kind && device.vendor == own.vendor && device.usable >= m.needed())
+      larger.push_back(std::move(device));
+  }
+  std::stable_sort(larger.begin(), larger.end(), [](const Device& a, const Device& b) {
+    return std::pair(a.usable, -a.year) < std::pair(b.usable, -b.year);
+  });
+  if (larger.empty()) return "";
+  if (larger.size() > kMost) larger.resize(kMost);
+  std::vector<std::string> names;
+  for (const Device& device : larger)
+    names.push_back(fmt::format("{} ({})", device.name, to_text(device.memory)));
+  return fmt::format("a device with more memory, as {} (--swap device={}){}", fmt::join(names, ", "),
+                     larger.front().name,
+                     m.node.fits() ? "" : fmt::format(" in a host with {}", gib_text(m.node.needed)));
+}
+
 /// How many devices of the sort have the role that a row is of.
 int64_t on_sort(const Program& program, const RoleMemory& row, const DeviceSort& sort) {
   const auto all = static_cast<int64_t>(sort.devices.size());
@@ -148,8 +198,10 @@ int64_t on_sort(const Program& program, const RoleMemory& row, const DeviceSort&
 
 }  // namespace
 
-std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulation, const Cluster& cluster,
-                                  const Program& program) {
+namespace {
+
+std::vector<RoleMemory> of_devices(const Prediction& p, const Simulation& simulation, const Cluster& cluster,
+                                   const Program& program) {
   const MemoryHabits habits = habits_of(p);
   const auto batches = simulation.batches(cluster);
   const auto sorts = models_of(p, cluster);
@@ -171,6 +223,16 @@ std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulat
       if (row.devices > 0) out.push_back(std::move(row));
     }
   }
+  return out;
+}
+
+}  // namespace
+
+std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulation, const Cluster& cluster,
+                                  const Program& program) {
+  std::vector<RoleMemory> out = of_devices(p, simulation, cluster, program);
+  const HostMemory node = host_memory(*p.system, cluster, simulation.work(), program, out);
+  for (RoleMemory& row : out) row.memory.node = node;
   return out;
 }
 
@@ -207,21 +269,20 @@ int64_t fewest_devices(const Prediction& p, const std::function<MemoryUse(int64_
   return high * each;
 }
 
-std::string fit_advice(const Prediction& p) {
+std::string fit_advice(const Prediction& p, const std::vector<std::string>& first) {
   const MemoryUse m = memory_on(p, p.devices);
   const int64_t batch = largest_batch(p);
-  std::string out = fmt::format(
-      "{} with batch {} needs {} on {}{} ({} usable): parameters, gradients and optimiser {}, activations "
-      "{}, "
-      "workspace and buffers {}, the allocator's rounding and cache {}, the driver and communication {}; ",
-      p.job.graph->name(), p.job.batch, to_text(m.needed()),
-      p.devices == 1 ? "" : fmt::format("each of {} ", p.devices), tightest_device(p, m), to_text(m.capacity),
-      to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
-      to_text(m.workspace + m.buffers), to_text(m.reserved - m.total()), to_text(m.nvidia_smi - m.reserved));
-  out += batch > 0 ? fmt::format("the largest batch that fits is {}", batch) : "not even one sample fits";
-  const auto helps = remedies(p);
-  return out + (helps.empty() ? "; with this batch only devices with more memory would hold it"
-                              : fmt::format("; what would fit: {}", fmt::join(helps, ", or ")));
+  std::string out = needs_of(p, m) + (batch > 0 ? fmt::format("the largest batch that fits is {}", batch)
+                                                : "not even one sample fits");
+  std::vector<std::string> helps = first;
+  const auto add = [&](const std::string& help) {
+    if (!help.empty() && std::find(helps.begin(), helps.end(), help) == helps.end()) helps.push_back(help);
+  };
+  for (const std::string& help : remedies(p)) add(help);
+  if (m.needed() > m.capacity) add(larger_devices(p, m));
+  const std::string ask = "tandem advise looks for other ways";
+  return out + (helps.empty() ? "; " + ask
+                              : fmt::format("; what would fit: {}; {}", fmt::join(helps, ", or "), ask));
 }
 
 }  // namespace tandem::sim

@@ -29,8 +29,9 @@ int64_t fewest_devices(const Prediction& prediction);
 /// With the memory that so many devices need, which throws as memory_on() does.
 int64_t fewest_devices(const Prediction& prediction, const std::function<MemoryUse(int64_t)>& memory);
 
-/// For a prediction that does not fit: what it needs, and which batch, number of devices, recomputation or
-/// scheme would fit, each of them tried.
-std::string fit_advice(const Prediction& prediction);
+/// For a prediction that does not fit: what it needs, and which batch, number of devices, recomputation,
+/// scheme or device would fit, each of them tried, and where else to ask. `first`: what fits too, and is said
+/// first.
+std::string fit_advice(const Prediction& prediction, const std::vector<std::string>& first = {});
 
 }  // namespace tandem::sim

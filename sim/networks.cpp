@@ -126,6 +126,7 @@ MemoryUse memory_in_turn(const std::vector<MemoryUse>& networks) {
     out.activations = std::max(out.activations, m.activations);
     out.workspace = std::max(out.workspace, m.workspace);
     out.host = out.host + m.host;
+    out.node = {out.node.needed + m.node.needed, m.node.capacity};
     out.capacity = m.capacity;
     cache = std::max(cache, m.reserved - m.total());
     context = std::max(context, m.nvidia_smi - m.reserved);

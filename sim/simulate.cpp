@@ -15,6 +15,7 @@
 #include "sim/capacity.h"
 #include "sim/cost/machine.h"
 #include "sim/explain.h"
+#include "sim/host_memory.h"
 #include "sim/memory/memory.h"
 #include "sim/networks.h"
 #include "sim/plan/placement.h"
@@ -91,6 +92,21 @@ void add_memory(Report& r, Memories& memories, const Cluster& cluster,
   r.memory = largest(r.memory_by_role);
 }
 
+/// What the prediction of memory stands on where that is thin.
+void note_memory(Report& r, const Prediction& p, const Program& program) {
+  const std::string sets = "--set host.memory=512GiB says it";
+  if (r.memory.node.capacity.n == 0 && uses_host(program, r.memory_by_role))
+    r.notes.push_back(
+        fmt::format("how much memory the hosts of {} have is unknown: that they hold {} is not checked; {}",
+                    p.system->name(), to_text(r.memory.node.needed), sets));
+  const Recipe& recipe = p.job.scheme->recipe;
+  if (!recipe.memory_known)
+    r.notes.push_back(fmt::format(
+        "nothing is known of what the {} recipe keeps in memory: what is told is of eager PyTorch, and the "
+        "largest batch may be several times smaller (or larger)",
+        recipe.name));
+}
+
 /// Which batches a split by speed gave, and what the training must do about it.
 void note_batches(Report& r, const Prediction& p, const Simulation& simulation, const Cluster& cluster) {
   const auto batches = simulation.batches(cluster);
@@ -162,7 +178,7 @@ Report simulate_in_turn(const Prediction& p) {
   r.samples_per_iteration = checked_mul(p.job.batch, p.devices, "the samples of a step");
   r.memory = memory_on(p, p.devices);
   r.memory_by_role = {{"worker", p.devices, r.memory}};
-  r.fits = !p.check_memory || r.memory.fits();
+  r.fits = !p.check_memory || r.memory.may_fit();
   if (!r.fits) return r;
   const std::vector<Network> networks = networks_of(p);
   std::vector<Report> each;
@@ -225,7 +241,8 @@ Report simulate(const Prediction& p) {
   add_memory(r, memories, cluster, program);
   note_batches(r, p, simulation, cluster);
   r.samples_per_iteration = std::llround(samples_of_all(*program));
-  r.fits = !p.check_memory || r.memory.fits();
+  r.fits = !p.check_memory || r.memory.may_fit();
+  note_memory(r, p, *program);
   if (!r.fits) return r;
 
   const auto [run, scale] = add_run(r, p, simulation);

@@ -281,6 +281,17 @@ const std::vector<uint32_t>& System::accelerators(std::size_t kind) const {
   return impl_->kinds.at(kind).accelerators;
 }
 const HostInfo& System::host(std::size_t kind) const { return impl_->kinds.at(kind).host; }
+Bytes System::host_memory(std::size_t kind) const {
+  if (host(kind).memory.n > 0) return host(kind).memory;
+  Bytes sum;
+  for (const Vertex& v : vertices(kind)) {
+    if (v.kind != VertexKind::cpu) continue;
+    const Device& cpu = devices()[static_cast<std::size_t>(v.device)];
+    if (cpu.architecture == "generic") return {};
+    sum = sum + cpu.memory;
+  }
+  return sum;
+}
 double System::staged_spread(std::size_t kind) const { return impl_->kinds.at(kind).peer.staged_spread; }
 const std::vector<std::string>& System::unverified() const { return impl_->unverified; }
 const Json& System::communication() const { return impl_->communication; }

@@ -60,6 +60,7 @@ struct HostInfo {
   Bandwidth local_storage;   ///< of one node
   Bandwidth shared_storage;  ///< of all nodes together; 0 = data is local
   StorageLimits local_limits, shared_limits;
+  Bytes memory;          ///< of a node; 0: what its processors have, where that is known
   Bytes page_cache;      ///< of a node's memory, for files that were read; 0: nothing is found there again
   double jitter = 0.01;  ///< lognormal sigma of a device's step time on this host (1 % is common)
 };
@@ -96,6 +97,9 @@ class System {
   const std::vector<uint32_t>& accelerators(std::size_t kind = 0) const;
   int64_t accelerator_count() const { return nodes() * static_cast<int64_t>(accelerators().size()); }
   const HostInfo& host(std::size_t kind = 0) const;
+  /// HostInfo::memory of a kind of nodes, or what its processors have together; 0 where one of them is
+  /// generic, whose figure is of no product, or there are none.
+  Bytes host_memory(std::size_t kind = 0) const;
   /// Dotted paths of the file's figures that nobody checked: "network", "links.pcie".
   const std::vector<std::string>& unverified() const;
   /// Free-form figures of the data file's "communication" object that sim/cost reads (library, protocol

@@ -277,14 +277,18 @@ void SystemReader::host() {
   const Json* spec = this->spec().find("host");
   if (spec == nullptr) return;
   spec->only({"cores", "core_speed", "local_storage", "local_operations", "local_metadata", "local_latency",
-              "shared_storage", "shared_operations", "shared_metadata", "shared_latency", "page_cache",
-              "jitter", "source", "note"});
+              "shared_storage", "shared_operations", "shared_metadata", "shared_latency", "memory",
+              "page_cache", "jitter", "source", "note"});
   HostInfo& host = kind().host;
   host.cores = static_cast<int>(spec->integer("cores", 0, 0, 1'000'000));
   host.core_speed = spec->real("core_speed", 1, 1e-3, 1e3);
   host.jitter = spec->real("jitter", host.jitter, 0, 1);
   storage(*spec, "local", host.local_storage, host.local_limits);
   storage(*spec, "shared", host.shared_storage, host.shared_limits);
+  if (const Json* memory = spec->find("memory")) {
+    host.memory = memory->as_bytes();
+    if (host.memory.n <= 0) memory->fail("must be above 0");
+  }
   if (const Json* cache = spec->find("page_cache")) host.page_cache = cache->as_bytes();
 }
 

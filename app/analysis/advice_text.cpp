@@ -107,8 +107,11 @@ std::string outcome_text(const Outcome& o, std::size_t family, const Advice& adv
   if (o.rate > 0) return fmt::format("{}: at best {} samples/s", o.scheme, grouped(o.rate));
   if (o.at_most > 0) return fmt::format("{}: not above {} samples/s", o.scheme, grouped(o.at_most));
   if (o.needs.n > 0)
-    return fmt::format("{}: does not fit, needs at least {} of {} a device", o.scheme, to_text(o.needs),
-                       to_text(o.capacity));
+    return fmt::format("{}: does not fit, needs at least {} of {} a device{}", o.scheme, to_text(o.needs),
+                       to_text(o.capacity),
+                       o.host.needed.n == 0 ? ""
+                                            : fmt::format(", but then {} of the host's {}",
+                                                          to_text(o.host.needed), to_text(o.host.capacity)));
   return fmt::format("{}: {}", o.scheme,
                      o.refusal.empty() ? "no way with so many samples in a step" : o.refusal);
 }

@@ -151,6 +151,7 @@ struct Verdict {
   double rate = 0, bound = 0;
   Saver saver;
   Bytes needs, capacity;
+  HostMemory host = {};  ///< too little for what fits the devices
   std::string refusal;
 };
 
@@ -295,9 +296,12 @@ class Searcher {
       out.state = Verdict::State::too_big;
       const std::vector<Saver> ways = savers(scheme);
       // Most are too big: what saves most is asked first, of fewer micro-batches.
-      if (ways.empty() || hopeless(p, c, ways.back(), out) || !fits(p, ways.back(), out)) return out;
+      if (ways.empty() || hopeless(p, c, ways.back(), out)) return out;
+      // Where it is the host's memory that what saves most fills, less may fit.
+      const bool most = fits(p, ways.back(), out);
+      if (!most && out.host.needed.n == 0) return out;
       for (const Saver& saver : ways) {
-        if (&saver != &ways.back() && !fits(p, saver, out)) continue;
+        if (&saver == &ways.back() ? !most : !fits(p, saver, out)) continue;
         out.saver = saver;
         out.state = Verdict::State::beaten;
         if (!(saver.recompute == Recompute{}) && !search_.recompute)
@@ -338,6 +342,7 @@ class Searcher {
     const MemoryUse memory = memory_on(p, p.devices);
     if (out.needs.n == 0 || memory.needed() < out.needs) out.needs = memory.needed();
     out.capacity = memory.capacity;
+    if (memory.needed() <= memory.capacity && !memory.node.fits()) out.host = memory.node;
     return memory.fits();
   }
 
@@ -353,6 +358,8 @@ class Searcher {
       case Verdict::State::too_big: {
         if (outcome.needs.n == 0 || (v.needs.n > 0 && v.needs < outcome.needs)) outcome.needs = v.needs;
         if (v.capacity.n > 0) outcome.capacity = v.capacity;
+        if (v.host.needed.n > 0 && (outcome.host.needed.n == 0 || v.host.needed < outcome.host.needed))
+          outcome.host = v.host;
         auto [at, fresh] = too_big_.emplace(c.split(), c.batch);
         at->second = std::min(at->second, c.batch);
         return;
@@ -473,17 +480,23 @@ class Searcher {
                                    space_.graph->name(), space_.samples, space_.devices));
     std::string why;
     Bytes needs, capacity;
+    HostMemory host;
     for (const auto& [family, o] : outcomes_) {
+      if (o.host.needed.n > 0 && (host.needed.n == 0 || o.host.needed < host.needed)) host = o.host;
       if (o.needs.n > 0 && (needs.n == 0 || o.needs < needs)) needs = o.needs, capacity = o.capacity;
       if (why.empty()) why = o.refusal;
     }
     if (needs.n == 0)
       throw InputError(
           fmt::format("none of {} ways to train {} is possible: {}", all_.size(), space_.graph->name(), why));
+    const std::string offloaded =
+        host.needed.n == 0
+            ? ""
+            : fmt::format(", but then {} of the host's {}", to_text(host.needed), to_text(host.capacity));
     throw InputError(fmt::format(
         "none of {} ways to train {} on at most {} devices fits: the one that needs least takes {} of {} a "
-        "device; more devices, a smaller --global-batch or a smaller optimiser may help",
-        all_.size(), space_.graph->name(), space_.devices, to_text(needs), to_text(capacity)));
+        "device{}; more devices, a smaller --global-batch or a smaller optimiser may help",
+        all_.size(), space_.graph->name(), space_.devices, to_text(needs), to_text(capacity), offloaded));
   }
 
   Choice choice(const Candidate& c, const Saver& saver) {

@@ -38,6 +38,7 @@ struct Outcome {
   double rate = 0;        ///< of its best candidate that was simulated, samples/s
   double at_most = 0;     ///< no candidate of it was simulated: what bounds those that fit
   Bytes needs, capacity;  ///< no candidate fits: of the one that needs least
+  HostMemory host = {};   ///< one fits its devices, but not their host's memory: of the one that needs least
   std::string refusal;    ///< none can be compiled: why
 };
 

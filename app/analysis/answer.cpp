@@ -9,7 +9,7 @@
 #include <set>
 
 #include "app/analysis/elasticity.h"
-#include "sim/capacity.h"
+#include "app/analysis/fitting.h"
 
 namespace tandem::app {
 
@@ -33,7 +33,7 @@ void note_unmeasured(const Question& q, Report& report) {
 Report answer(const Question& question, int64_t devices) {
   const auto start = std::chrono::steady_clock::now();
   Report report = simulate(question.prediction(devices));
-  find_bottleneck(question, report);
+  if (report.fits) find_bottleneck(question, report);
   note_unmeasured(question, report);
   report.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (const std::string label = question.system_label(); label != question.system.name())
@@ -54,7 +54,7 @@ void check_fits(const Question& question, const std::vector<Report>& reports) {
     if (r.fits) return;
     most = std::max(most, r.devices);
   }
-  if (most > 0) throw InputError(fit_advice(question.prediction(most)));
+  if (most > 0) throw InputError(fit_text(question, most));
 }
 
 }  // namespace tandem::app

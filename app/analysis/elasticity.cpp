@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "app/analysis/fitting.h"
 #include "app/console/table.h"
 #include "base/in_parallel.h"
 #include "base/json_writer.h"
@@ -292,10 +293,10 @@ void leave_own_part(std::vector<Elasticity>& all, std::size_t count) {
 std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
   std::vector<std::size_t> fitting;
   for (std::size_t i = 0; i < q.devices.size(); ++i) {
-    if (!check_memory || memory_on(q.prediction(q.devices[i]), q.devices[i]).fits()) fitting.push_back(i);
+    if (!check_memory || memory_on(q.prediction(q.devices[i]), q.devices[i]).may_fit()) fitting.push_back(i);
   }
   const auto most = std::max_element(q.devices.begin(), q.devices.end());
-  if (fitting.empty()) throw InputError(fit_advice(q.prediction(*most)));
+  if (fitting.empty()) throw InputError(fit_text(q, *most));
   const Perturbed perturbed(q);
   std::vector<Elasticity> out;
   for (Resource& r : resources_of(q)) {

@@ -257,11 +257,14 @@ std::vector<Flag> question_flags() {
       {"memory", "KEY=VALUE,...",
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
        "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
-       "modules=lazy|eager, kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped"},
+       "modules=lazy|eager, kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped, "
+       "sums=parameters|fp32, "
+       "operators=pytorch|cudnn, gathered=again|kept, decay=on|off"},
       {"anchor", "RATE[@N]",
        "samples/s measured on N devices (default 1): scales the compute costs to meet it"},
       {"set", "PATH=VALUE",
-       "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s; or break it: "
+       "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s, host.memory=64GiB; or break "
+       "it: "
        "faults.cpu0:cpu1=0.5 (half the bandwidth), faults.node1/nic0=down, faults.gpu3=0.8 (speed)",
        true},
       {"with", "JOB",
@@ -413,11 +416,14 @@ Question read_question(const Arguments& arguments, const std::string& model, con
              .system = System::load(system, sets),
              .scheme = resolve_scheme(arguments.text("scheme", "allreduce"), Place{}),
              .system_text = system,
+             .model_text = model,
              .sets = sets,
              .devices = {},
              .anchor = {},
              .disturbance = {},
              .beside = {}};
+  if (arguments.has("adapter")) q.adapter = arguments.value("adapter", "", parse_adapter);
+  if (arguments.has("freeze")) q.frozen = split(arguments.text("freeze", ""), ',');
   if (arguments.has("recipe"))
     q.scheme.recipe = load_recipe(arguments.text("recipe", ""), option_place("recipe"));
   const AskedBatches asked = read_batch_split(arguments);

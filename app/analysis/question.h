@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/console/cli.h"
+#include "models/adapter.h"
 #include "models/graph.h"
 #include "schemes/report.h"
 #include "schemes/scheme.h"
@@ -22,6 +23,9 @@ struct Question {
   System system;
   ResolvedScheme scheme;
   std::string system_text;                                ///< as written: name or file
+  std::string model_text{};                               ///< the same
+  std::optional<Adapter> adapter{};                       ///< --adapter, which `graph` has
+  std::vector<std::string> frozen{};                      ///< --freeze, the same
   std::vector<std::pair<std::string, std::string>> sets;  ///< --set path=value, in order
   std::vector<int64_t> devices;
   int64_t batch = 32;

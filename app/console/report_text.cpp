@@ -128,6 +128,9 @@ std::string batch_text(const Graph& graph, int64_t batch, int64_t micro_batches)
 }
 
 std::string needs_text(const Report& r) {
+  const HostMemory& node = r.memory.node;
+  if (r.memory.needed() <= r.memory.capacity && !node.fits())
+    return fmt::format("needs {} of the host's {}", to_text(node.needed), to_text(node.capacity));
   const double needs = gib(r.memory.needed()), has = gib(r.memory.capacity);
   if (needs < 1.005 * has)  // "needs 80 of 80 GiB" would puzzle
     return fmt::format("needs {} of {} MiB", grouped(1024 * needs), grouped(1024 * has));
@@ -208,19 +211,28 @@ std::string memory_line(const Report& report) {
       report.devices, report.devices == 1 ? "" : "s", to_text(m.nvidia_smi), to_text(m.parameters),
       to_text(m.gradients), to_text(m.optimizer), to_text(m.activations), to_text(m.workspace),
       to_text(m.buffers), to_text(m.reserved - m.total()), to_text(m.nvidia_smi - m.reserved));
-  if (m.host.n > 0) out += fmt::format(" Of the host's memory each device takes {}.", to_text(m.host));
+  if (m.host.n > 0)
+    out += fmt::format(" Of the host's memory each device takes {}, a node {} of {}.", to_text(m.host),
+                       to_text(m.node.needed),
+                       m.node.capacity.n == 0 ? "an unknown capacity" : to_text(m.node.capacity));
   for (const RoleMemory& role : report.memory_by_role) {
     if (report.memory_by_role.size() > 1)
       out += fmt::format(" Device{} of role {}: {}.", role.devices == 1 ? "" : "s", role.role,
                          to_text(role.memory.nvidia_smi));
   }
   if (m.barely_fits()) out += " " + barely_fits_text();
+  if (m.within_error()) out += " " + within_error_text();
   return out + "\n";
 }
 
 std::string barely_fits_text() {
   return "That is closer to the capacity than predictions have been to published figures (VALIDATION.md, "
          "Memory): it may not fit.";
+}
+
+std::string within_error_text() {
+  return "That is more than there is, but by less than predictions have been above published figures "
+         "(VALIDATION.md, Memory): it may not fit.";
 }
 
 std::string side_by_side_line(const Report& report) {

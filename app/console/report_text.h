@@ -33,8 +33,9 @@ std::string rest_of_step(const Report& report);
 /// What the memory column counts and what it is made of, for one report; empty where an executor measured it.
 std::string memory_line(const Report& report);
 
-/// What to say of a report whose memory.barely_fits().
+/// What to say of a report whose memory.barely_fits(), and of one within_error().
 std::string barely_fits_text();
+std::string within_error_text();
 
 /// The rates of the jobs that share the machine, beside what each has alone; "" without others.
 std::string side_by_side_line(const Report& report);

@@ -246,9 +246,10 @@ std::optional<Bytes> device_memory(const Execution& e, uint32_t worker, uint32_t
   return Bytes{backend.memory(first + worker) / std::max<int64_t>(1, sharing)};
 }
 
+Bytes host_capacity() { return {int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE)}; }
+
 Bytes capacity(const Execution& e, uint32_t workers) {
-  const Bytes host{int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE) / workers};
-  return device_memory(e, 0, workers).value_or(host);
+  return device_memory(e, 0, workers).value_or(Bytes{host_capacity().n / workers});
 }
 
 namespace {

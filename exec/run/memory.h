@@ -68,6 +68,8 @@ AvailableMemory available_memory(const std::string& root = "");
 /// Of the device of `worker`, where devices have memory of their own: how much of it is there for each of the
 /// workers of this process that share it. Nothing where their memory is the host's.
 std::optional<Bytes> device_memory(const Execution& execution, uint32_t worker, uint32_t workers);
+/// Of this machine, all of it.
+Bytes host_capacity();
 /// The first one's device_memory(), or its share of the host's.
 Bytes capacity(const Execution& execution, uint32_t workers);
 /// Throws InputError with the sum in words, and how many workers fit, when host_memory() is more than that,

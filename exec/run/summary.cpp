@@ -293,7 +293,11 @@ class Summary {
       if (w == 0 || m.total() > r.memory.total()) r.memory = m;
       if (!run_.stages().split() && !run_.stages().uneven()) break;
     }
-    r.memory.capacity = capacity(run_.execution(), static_cast<uint32_t>(workers_.size()));
+    const auto workers = static_cast<uint32_t>(workers_.size());
+    r.memory.capacity = capacity(run_.execution(), workers);
+    r.memory.node = {
+        host_memory(run_.execution(), run_.keep(), run_.program(), run_.stages(), run_.first_here(), workers),
+        host_capacity()};
   }
 
   /// Where a coordinator makes them of a step's gradients, in the mean over the steps.

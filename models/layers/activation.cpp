@@ -23,10 +23,18 @@ Lowered activation(const LayerInput& in, Keeps keeps, bool in_place, int64_t for
   return out;
 }
 
+/// Done in place where backward needs what is overwritten: eager PyTorch copies that first (CloneBackward of
+/// hardtanh_, clamp_, silu_, hardswish_) and keeps the copy; fused kernels do not.
+Lowered copying(Lowered out) {
+  out.forward[0].clones = true;
+  if (out.in_place) out.own.push_back({elements(out.output), 0, OwnTensor::Life::kept, false, true});
+  return out;
+}
+
 // The sign (or saturation) of the output tells the gradient, so these overwrite their input, as frameworks
 // do.
 Lowered relu(const LayerInput& in) { return activation(in, Keeps::output, true, 1, 1); }
-Lowered relu6(const LayerInput& in) { return activation(in, Keeps::output, true, 2, 2); }
+Lowered relu6(const LayerInput& in) { return copying(activation(in, Keeps::output, true, 2, 2)); }
 Lowered leaky_relu(const LayerInput& in) {
   in.attributes.real("slope", 0.01, 0, 1);
   return activation(in, Keeps::output, true, 2, 2);
@@ -34,7 +42,7 @@ Lowered leaky_relu(const LayerInput& in) {
 Lowered clip(const LayerInput& in) {
   const double low = in.attributes.real("low", -1);
   if (in.attributes.real("high", 1) <= low) in.attributes.fail("\"high\" must lie above \"low\"");
-  return activation(in, Keeps::output, true, 2, 2);
+  return copying(activation(in, Keeps::output, true, 2, 2));
 }
 // f' is a function of f: the output is kept.
 Lowered sigmoid(const LayerInput& in) { return activation(in, Keeps::output, false, 4, 3); }
@@ -47,10 +55,18 @@ Lowered gelu(const LayerInput& in) {
   Lowered out = activation(in, Keeps::input, false, 12, 18);
   out.forward[0].parts = 8;
   out.backward_data[0].parts = 12;
-  out.forward[0].eager = out.backward_data[0].eager = in.attributes.boolean("composed", false);
+  const bool composed = in.attributes.boolean("composed", false);
+  out.forward[0].eager = out.backward_data[0].eager = composed;
+  // x / 2, the tanh and that plus 1, whose products it makes; the power keeps x.
+  for (int i = 0; composed && i < 3; ++i)
+    out.own.push_back({elements(out.output), 0, OwnTensor::Life::kept, true, true});
   return out;
 }
-Lowered swish(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 8); }
+/// The copy of what is overwritten stays in place of the input itself.
+Lowered maybe_copying(const LayerInput& in, Lowered out) {
+  return in.attributes.boolean("in_place", false) ? copying(std::move(out)) : out;
+}
+Lowered swish(const LayerInput& in) { return maybe_copying(in, activation(in, Keeps::input, false, 5, 8)); }
 Lowered softplus(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 4); }
 Lowered hard_sigmoid(const LayerInput& in) { return activation(in, Keeps::input, false, 4, 3); }
 /// Composed of relu and a square in eager PyTorch too (ReLUSquaredActivation of transformers, before
@@ -62,7 +78,9 @@ Lowered relu2(const LayerInput& in) {
   out.forward[0].eager = out.backward_data[0].eager = true;
   return out;
 }
-Lowered hard_swish(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 6); }
+Lowered hard_swish(const LayerInput& in) {
+  return maybe_copying(in, activation(in, Keeps::input, false, 5, 6));
+}
 
 /// Of Huang et al. 2024 (arXiv 2411.13010), with two learned numbers.
 Lowered xielu(const LayerInput& in) {

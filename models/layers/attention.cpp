@@ -208,9 +208,9 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
     out.backward_weights.push_back(kernel(Pass::backward_weights, 2, 4));
     const int64_t of_sample = product({rows, h.parts});
     out.own.insert(out.own.end(), {{of_sample, 4}, {product({of_sample, width})}});
-    if (size >= 4) continue;
+    // The input of the norm, in fp32; the attention keeps what left it.
     out.own.push_back({product({of_sample, width}), 4});
-    out.own.back().composed = true;  // the attention keeps the input
+    out.own.back().composed = size < 4;
   }
 }
 
@@ -338,6 +338,13 @@ Lowered attention(const LayerInput& in) {
     add_head_norms(in, h, out);
   } else if (in.attributes.has("qk_norm_over")) {
     in.attributes.fail("\"qk_norm_over\" is of a \"qk_norm\"");
+  }
+  // Values are a view of the packed projection, all of which stays beside q and k with their positions.
+  // Products that are not fused have a copy of the values instead.
+  if (in.attributes.boolean("values_in_place", false) && fused) {
+    const int64_t turned = product(
+        {h.parts, h.head_dim, checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
+    out.own.push_back({turned, 0, OwnTensor::Life::kept, false, true});
   }
   add_learned_scores(in, h, out);
   add_relative(in, h, out);

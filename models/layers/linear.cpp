@@ -89,7 +89,8 @@ Lowered linear(const LayerInput& in) {
   out.parameters[0].rows = out.parameters[0].inner = inputs;
   out.parameters[0].hidden = 1;
   in.attributes.boolean("starts_at_zero", false);
-  in.attributes.boolean("packed", false);  // with_adapter() asks
+  in.attributes.boolean("packed", false);    // with_adapter() asks
+  in.attributes.integer("apart", 1, 1, 64);  // models/autocast.h
   add_bias(in, out, true);
   return out;
 }

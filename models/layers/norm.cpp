@@ -94,12 +94,20 @@ Lowered layer_norm(const LayerInput& in) {
   std::vector<Parameter> parameters;
   if (in.attributes.boolean("affine", true)) parameters = {{"scale", width}};
   if (!parameters.empty() && in.attributes.boolean("bias", true)) parameters.push_back({"shift", width});
-  return row_norm(in, elements(shape) / width, 1, 2, std::move(parameters));
+  Lowered out = row_norm(in, elements(shape) / width, 1, 2, std::move(parameters));
+  // In the model's own code (Cohere): the input less its mean in fp32, for its square and for its product,
+  // and what the scale multiplies.
+  if (in.attributes.boolean("composed", false)) {
+    out.forward[0].eager = out.backward_data[0].eager = true;
+    for (int i = 0; i < 3; ++i) out.own.push_back({elements(shape), 4, OwnTensor::Life::kept, false, true});
+    out.keeps_input = false;
+  }
+  return out;
 }
 
 /// What stays is what eager code keeps (LlamaRMSNorm and torch.nn.RMSNorm before its fused kernel): the
 /// input, in fp32 where it is of half precision, and, for the scale's gradient, the normalised rows that it
-/// multiplies.
+/// multiplies, which are cast before or, with "fp32_scale", after (Gemma, GPT-OSS, Cohere).
 Lowered rms_norm(const LayerInput& in) {
   const Shape& shape = in.only(1);
   const bool affine = in.attributes.boolean("affine", true);
@@ -110,7 +118,7 @@ Lowered rms_norm(const LayerInput& in) {
     out.own.push_back({elements(shape), size});
     out.own.back().composed = true;
   };
-  if (!in.frozen && affine) keep(0);
+  if (!in.frozen && affine) keep(in.attributes.boolean("fp32_scale", false) ? 4 : 0);
   if (in.element_size() < 4) {
     out.keeps_input = false;
     keep(4);

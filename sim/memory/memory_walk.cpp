@@ -50,6 +50,7 @@ void Walk::read_formats() {
       widest = std::max(widest, node_[from].size);
     }
     if (!autocast() || layer.type == nullptr) continue;
+    if (!in_.habits.fused_kernels) n.apart = products_apart(layer);
     const AutocastFormat format = autocast_format(layer.type->name);
     n.size = format == AutocastFormat::half ? computes : format == AutocastFormat::widest ? widest : 4;
   }
@@ -107,11 +108,14 @@ std::vector<Walk::Id> Walk::own(uint32_t i, Life life) {
   const int64_t judges = is_loss(i) ? std::max<int64_t>(1, in_.gathers) : 1;
   std::vector<Id> out;
   if (fused_loss(i) || (is_loss(i) && in_.habits.loss == Loss::sum)) return out;
-  const bool softmax = autocast() && layers_[i].type->name == "attention";
+  const bool softmax = autocast() && layers_[i].type->name == "attention",
+             wide = autocast() && autocast_format(layers_[i].type->name) == AutocastFormat::wide;
   int64_t largest = 0;
   for (const OwnTensor& o : work_.layers[i].own) {
+    // A copy of what is overwritten in place.
+    if (o.composed && work_.layers[i].in_place && !in_.habits.pool_indices) continue;
     if (o.life != life || spared(o) || work_.recompute.drops_own(work_.layers[i], o)) continue;
-    const int64_t size = o.size > 0 ? o.size : softmax ? 4 : element_bytes(work_.precision);
+    const int64_t size = o.size > 0 ? o.size : softmax || wide ? 4 : element_bytes(work_.precision);
     if (o.size == 0) largest = std::max(largest, o.elements);
     out.push_back(t_.make(tensor(times(o.elements, judges), size)));
   }
@@ -134,8 +138,10 @@ bool Walk::gates(uint32_t i) const {
 
 bool Walk::keeps_input(uint32_t i) const {
   const Lowered& l = work_.layers[i];
-  return l.keeps_input ||
-         std::any_of(l.own.begin(), l.own.end(), [&](const OwnTensor& o) { return spared(o); });
+  if (in_.habits.fused_kernels && in_.habits.pool_indices && layers_[i].type->name == "max-pool")
+    return false;
+  return l.keeps_input || (!l.in_place && std::any_of(l.own.begin(), l.own.end(),
+                                                      [&](const OwnTensor& o) { return spared(o); }));
 }
 
 /// Those that are made again in backward.
@@ -168,7 +174,7 @@ void Walk::forward(uint32_t i, bool again) {
     if (given(from) || idle) continue;
     const Id input = cast(i, from, temporary);
     const bool reads = keeps_input(i) || fused_loss(i) || n.remakes;
-    if (keep && reads && !node_[from].remakes) n.kept.push_back(hold_input(i, from, input));
+    if (keep && reads && !node_[from].remakes) keep_input(i, from, input, temporary);
     if (!again && n.again && node_[from].unit != n.unit) keep_for_again(units_[n.unit], from);
   }
   if (autocast() && autocast_format(layer.type->name) == AutocastFormat::half) {
@@ -195,8 +201,9 @@ void Walk::forward(uint32_t i, bool again) {
              : l.in_place   ? t_.hold(node_[layer.inputs[0]].output)
                             : t_.make(bytes(i));
   for (int32_t r = 1; r < readers; ++r) t_.hold(n.output);
+  n.whole = kNone;
   if (!again && n.again) save(i);
-  if (keep && l.keeps_output && !n.remakes) n.kept.push_back(t_.hold(n.output));
+  if (keep) keep_output(i);
   if (readers == 0 && (again || is_loss(i))) t_.drop(n.output);
   t_.drop_all(temporary);
   for (const uint32_t from : layer.inputs) {
@@ -205,6 +212,37 @@ void Walk::forward(uint32_t i, bool again) {
   if (again || units_[n.unit].last != i) return;
   if (sharded() && !sharding_.keeps) let_go(n.unit);
   if (offload_.activations) offload_inputs(n.unit);
+}
+
+/// Of a part of the sequence that was gathered, where frameworks keep that, the whole, once for all readers.
+/// Separate products of the model's own code that are one layer here have had a cast each.
+void Walk::keep_input(uint32_t i, uint32_t from, Id input, std::vector<Id>& temporary) {
+  Node& n = node_[i];
+  if (work_.graph->sharing().keeps_inputs && work_.layers[i].input_join == Join::gather) {
+    Id& whole = node_[from].whole;
+    if (whole == kNone)
+      whole = t_.make(bytes(from) * work_.graph->shared_by());
+    else
+      t_.hold(whole);
+    n.kept.push_back(whole);
+    return;
+  }
+  n.kept.push_back(t_.hold(input));
+  if (input == node_[from].output) return;
+  for (int64_t more = 1; more < n.apart; ++more) n.kept.push_back(t_.hold(cast(i, from, temporary)));
+}
+
+/// Max-pooling keeps where its maxima were. Of an activation whose mask its input gives fused kernels keep
+/// nothing of their own.
+void Walk::keep_output(uint32_t i) {
+  Node& n = node_[i];
+  const Lowered& l = work_.layers[i];
+  const bool fused = in_.habits.fused_kernels;
+  if (!l.keeps_output || n.remakes || (fused && l.cheap == Lowered::Cheap::activation)) return;
+  if (layers_[i].type->name == "max-pool" && in_.habits.pool_indices)
+    n.kept.push_back(t_.make(tensor(elements(layers_[i].output), fused ? 1 : 8)));
+  else
+    n.kept.push_back(t_.hold(n.output));
 }
 
 void Walk::keep_logits(uint32_t layer) {
@@ -247,17 +285,6 @@ void Walk::gather(uint32_t unit) {
 void Walk::gather_all() {
   for (const Unit& u : units_)
     whole_.push_back(t_.make(times(u.parameters, element_bytes(work_.precision)) + u.frozen));
-}
-
-/// What a layer keeps of its input: that, or where devices divide a sequence and keep what they gather of it
-/// all of that, which several layers have in common.
-Walk::Id Walk::hold_input(uint32_t i, uint32_t from, Id input) {
-  if (!work_.graph->sharing().keeps_inputs || work_.layers[i].input_join != Join::gather)
-    return t_.hold(input);
-  Node& source = node_[from];
-  if (source.whole != kNone) return t_.hold(source.whole);
-  source.whole = t_.make(bytes(from) * work_.graph->shared_by());
-  return source.whole;
 }
 
 /// What stays of the output of a layer whose block runs forward again, and the statistics of an attention.

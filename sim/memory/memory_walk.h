@@ -56,6 +56,7 @@ class Walk {
     bool again = false;    // made again in backward, with its block
     bool remakes = false;  // its output alone is, for its readers' backward passes
     int32_t readers = 0;   // layers that read its output
+    int64_t apart = 1;     // products of which it consists: autocast casts the input for each
     Id output = kNone, gradient = kNone;
     Id whole = kNone;         // its output, gathered of all parts of a sequence
     std::vector<Id> kept;     // dropped behind its backward pass
@@ -90,13 +91,14 @@ class Walk {
   void keep_logits(uint32_t layer);
   int32_t readers_inside(uint32_t i) const;
   Id cast(uint32_t i, uint32_t from, std::vector<Id>& temporary);
+  void keep_input(uint32_t i, uint32_t from, Id input, std::vector<Id>& temporary);
+  void keep_output(uint32_t i);
   void backward(uint32_t i);
   void input_gradients(uint32_t i);
   void add_gradient(uint32_t to, Id gradient);
   void weight_gradients(uint32_t i);
   void make_again(uint32_t unit);
   void save(uint32_t i);
-  Id hold_input(uint32_t i, uint32_t from, Id input);
   Id saved_output(uint32_t i) const;
   void remake(uint32_t i, std::vector<Id>& temporary);
   void gather(uint32_t unit);
@@ -127,6 +129,9 @@ class Walk {
     return layers_[i].type != nullptr && node_[i].readers == 0 && !is_loss(i) && i + 1 < layers_.size();
   }
   int64_t parameter_size() const { return half_ && weights_ != MemoryHabits::Weights::fp32 ? 2 : 4; }
+  /// Gradients are summed beside parameters of 2 bytes, in fp32.
+  bool sums_apart() const { return in_.habits.fp32_sums && parameter_size() == 2; }
+  int64_t gradient_size() const { return sums_apart() ? 4 : parameter_size(); }
   static int64_t share(int64_t n, int64_t holders) { return (n + holders - 1) / holders; }
   static int64_t times(int64_t count, int64_t size) { return checked_mul(count, size, "a tensor"); }
   /// Of the whole batch.

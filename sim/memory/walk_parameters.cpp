@@ -87,7 +87,7 @@ void Walk::make_whole(const Layer& layer, std::vector<Id>& temporary) {
 /// The largest bucket of gradients is copied before it travels, unless its units do (reduce_unit).
 int64_t Walk::largest_message() const {
   int64_t most = 0;
-  if (shards_gradients() || in_.gathers != 0) return 0;
+  if (shards_gradients() || in_.gathers != 0 || sums_apart()) return 0;  // those in fp32 travel as they lie
   in_.program->roles[in_.role].ops.each_distinct([&](const Op& op, int64_t) {
     if ((op.kind == OpKind::collective || op.kind == OpKind::send) && op.payload != Payload::parameters &&
         (!of_layers(op.payload) || in_.program->grid.axes.empty()))
@@ -116,8 +116,10 @@ void Walk::weight_gradients(uint32_t i) {
       units_[node_[i].unit].gradients.push_back(whole);
     else if (!first || (in_.habits.buckets && in_.habits.bucket_views && buckets_))
       t_.drop(whole);
-    else
+    else if (gradient_size() == size)
       gradients_.push_back(whole), gradient_bytes_ += count * size;
+    else
+      t_.drop(whole), gradients_.push_back(t_.make(times(count, 4))), gradient_bytes_ += count * 4;
   };
   const int64_t width = layer.output.empty() ? 0 : layer.output.back();
   if (const auto owner = work_.graph->tied_to(i); owner && !layers_[*owner].parameters.empty()) {
@@ -144,11 +146,12 @@ void Walk::reduce_unit(uint32_t unit) {
   Unit& u = units_[unit];
   if (u.gradients.empty()) return;
   t_.drop_all(in_flight_);
-  in_flight_.push_back(t_.make(times(u.parameters, element_bytes(work_.precision))));
+  in_flight_.push_back(
+      t_.make(times(u.parameters, in_.habits.fp32_sums && half_ ? 4 : element_bytes(work_.precision))));
   if (!there_[u.first] && !offload_.gradients) {
     const int64_t cut = share(u.parameters - u.dealt, sharding_.gradients) +
                         share(u.dealt, sharding_.of(sharding_.gradients, true));
-    const int64_t part = cut * (sharded() && weights_ != ParameterFormat::half ? 4 : parameter_size());
+    const int64_t part = cut * (sharded() && weights_ != ParameterFormat::half ? 4 : gradient_size());
     gradients_.push_back(t_.make(part));
     gradient_bytes_ += part;
   }
@@ -201,11 +204,13 @@ void Walk::update() {
   for (const Layer& layer : layers_) {
     for (const Parameter& p : layer.parameters) {
       make_state(p);
-      if (half_ && weights_ == ParameterFormat::master && !shards_gradients())
+      if (half_ && weights_ == ParameterFormat::master && !shards_gradients() && !sums_apart())
         temporary.push_back(t_.make(updated_bytes(p)));
     }
   }
   state_ = true;
+  // torch.optim's SGD adds the step to the parameters in place, and so the gradient to the momentum.
+  if ((o.name == "sgd" || o.name == "momentum") && !in_.habits.decays) return t_.drop_all(temporary);
   for (const Layer& layer : layers_) {
     for (const Parameter& p : layer.parameters) {
       using Update = MemoryHabits::Update;
@@ -252,6 +257,7 @@ int64_t Walk::own_state(const Parameter& p) const {
 void Walk::make_state(const Parameter& p) {
   const Optimizer& o = *work_.optimizer;
   if (state_) return;
+  if (o.paged) host_bytes_ += times(o.state_words(updated(p), 0), 4);
   if (!o.flat() || o.paged) {
     const int64_t bytes = own_state(p);
     t_.make(bytes);

@@ -59,8 +59,8 @@ Both memory(const Graph& graph, const std::string& scheme, uint32_t devices) {
   const Program program = make_program(e);
   const Stages stages(e, program);
   const Workload work = make_workload(graph, e.job.batch, Precision::fp32, *e.job.optimizer, false);
-  const MemoryHabits habits =
-      memory_habits({{"update", "fused"}, {"logits", "dropped"}, {"loss", "fused"}}, "memory", {});
+  const MemoryHabits habits = memory_habits(
+      {{"update", "fused"}, {"logits", "dropped"}, {"loss", "fused"}, {"operators", "cudnn"}}, "memory", {});
   return {sim::device_memory(work, Device::load("generic-cpu"), program, habits),
           worker_memory(e, program, stages, 0), shares_within(program, stages)};
 }

@@ -387,9 +387,9 @@ TEST(ModelCuts, EqualBlocksAreDealtEvenly) {
   }
 }
 
-/// How many repeated blocks are in each of four parts.
-std::vector<int> blocks_of_parts(const Graph& graph) {
-  const auto parts = cut_model(graph, graph.lower(1, Precision::bf16), 4);
+/// How many repeated blocks are in each part.
+std::vector<int> blocks_of_parts(const Graph& graph, int64_t count = 4, CutBy by = CutBy::automatic) {
+  const auto parts = cut_model(graph, graph.lower(1, Precision::bf16), count, by);
   std::vector<int> blocks;
   for (const LayerRange& part : parts) {
     std::set<std::string_view> seen;
@@ -403,6 +403,24 @@ std::vector<int> blocks_of_parts(const Graph& graph) {
 // Every other block sees 128 keys alone, and the output layer is as much work as three blocks.
 TEST(ModelCuts, WindowsOfAttentionDoNotCount) {
   EXPECT_EQ(blocks_of_parts(Graph::load("gpt-oss-120b:sequence=4096")), (std::vector<int>{9, 9, 9, 9}));
+}
+
+// Megatron-Core's get_num_layers_to_build: 30 layers with embedding and loss accounted for, 31 with the loss,
+// and dense layers in front of mixtures like any other.
+TEST(ModelCuts, EqualCutsCountBlocksAlone) {
+  const auto of = [](const char* layers, int64_t parts) {
+    return blocks_of_parts(
+        Graph::load(std::string("gpt2:hidden=64,heads=4,sequence=64,vocabulary=4096,layers=") + layers),
+        parts, CutBy::equal);
+  };
+  EXPECT_EQ(of("32", 4), (std::vector<int>{8, 8, 8, 8}));
+  EXPECT_EQ(of("30", 4), (std::vector<int>{7, 8, 8, 7}));
+  EXPECT_EQ(of("31", 4), (std::vector<int>{8, 8, 8, 7}));
+  EXPECT_EQ(of("30", 8), (std::vector<int>{3, 4, 4, 4, 4, 4, 4, 3}));
+  const Graph mixed = Graph::load("deepseek-v3:layers=12");
+  EXPECT_EQ(blocks_of_parts(mixed, 4, CutBy::equal), (std::vector<int>{3, 3, 3, 3}));
+  EXPECT_NE(blocks_of_parts(mixed, 4, CutBy::cost), (std::vector<int>{3, 3, 3, 3}));
+  EXPECT_EQ(resolve_scheme("megatron", {}).options.text("cut"), "equal");
 }
 
 // Early stages hold more micro-batches, so what cannot be equal is larger behind.

@@ -52,6 +52,22 @@ TEST_F(Capacity, AdviceNamesWhatHelpsAndNothingElse) {
   EXPECT_THAT(advice(sharded_, true), Not(HasSubstr("--recompute")));
 }
 
+/// Nothing that may be changed of the question holds it, but there is always something to do.
+TEST_F(Capacity, AdviceIsNeverEmpty) {
+  const Graph large = Graph::load("llama3-405b:sequence=512");
+  Prediction p = ask(sharded_, 1);
+  p.job.graph = &large;
+  p.devices = 2;
+  p.job.recompute = {.blocks = true};
+  p.job.offload = {.optimizer = true, .gradients = true, .parameters = true};
+  const std::string text = sim::fit_advice(p);
+  EXPECT_THAT(text, HasSubstr("tandem advise"));
+  EXPECT_THAT(text, Not(HasSubstr("what would fit: ;")));
+  EXPECT_THAT(sim::fit_advice(ask(whole_, 4), {"--memory loss=fused"}),
+              HasSubstr("what would fit: --memory loss=fused, or "));
+  EXPECT_THAT(sim::fit_advice(ask(whole_, 4)), HasSubstr("--swap device="));
+}
+
 TEST_F(Capacity, OffloadIsAdvisedWhereTooFewDevicesHoldTheModelWithoutIt) {
   EXPECT_THAT(advice(whole_, false), HasSubstr("--offload optimizer+gradients"));
   Prediction p = ask(whole_, 4);
