@@ -29,6 +29,7 @@ constexpr double kStep = 1.01;
 constexpr double kStepByArrival = 1.05;
 constexpr int32_t kRoundsByArrival = 60;
 constexpr double kWideStep = 1.2;
+constexpr double kResolved = 1e-3;  // below 0 less is the noise of steps that wait for input
 constexpr double kUnlimited = 1e3;
 constexpr double kSumOfAll = 1.1;         // no more
 constexpr std::size_t kMostListed = 400;  // links in a report; of those left out nothing is known
@@ -103,7 +104,8 @@ class Perturbed {
     const double near = slope(r, devices, step());
     if (near >= 0) return near;
     const double wide = slope(r, devices, kWideStep);
-    return wide < near / 3 ? wide : std::max(0.0, wide);
+    const bool falls = wide < near / 3 && wide < -kResolved;
+    return falls ? wide : std::max(0.0, wide);
   }
 
   /// With nothing changed, by as many rounds as with changes; where these are what the report has, its rate.

@@ -49,7 +49,12 @@ TEST_P(Bottlenecks, HaveTheLargestElasticity) {
       find_bottleneck(q, report);
       const auto all = elasticities(q, false);
       double sum = 0;
-      for (const Elasticity& e : all) sum += *e.at[0];
+      for (const Elasticity& e : all) {
+        sum += *e.at[0];
+        EXPECT_GE(*e.at[0], 0) << model << " on " << system << ", " << scheme << ": " << e.resource.path;
+        EXPECT_GE(*e.unlimited[0], 0)
+            << model << " on " << system << ", " << scheme << ": " << e.resource.path;
+      }
       least = std::min(least, sum);
       most = std::max(most, sum);
       ++asked;
