@@ -9,11 +9,11 @@
 #include <memory>
 #include <utility>
 
-#include "schemes/compression.h"
 #include "schemes/input_stages.h"
 #include "schemes/model_cuts.h"
 #include "schemes/pipeline_schedule.h"
 #include "schemes/stage.h"
+#include "schemes/stage_average.h"
 #include "schemes/stage_messages.h"
 #include "schemes/training.h"
 
@@ -304,9 +304,8 @@ class Hybrid {
 
   /// A collective on a bucket, which is replicated over the axes.
   static OpHandle of_bucket(Stage& stage, const StageBucket& bucket, CollKind kind, uint32_t axes,
-                            Bytes bytes, Payload of, const std::string& label,
-                            const std::string& algorithm = "auto") {
-    return stage.role.collective(kind, axes, bytes, algorithm, label).on(Lane::reduce).of(of, bucket.key);
+                            Bytes bytes, Payload of, const std::string& label) {
+    return stage.role.collective(kind, axes, bytes, "auto", label).on(Lane::reduce).of(of, bucket.key);
   }
 
   /// Where nodes have a shard in common each micro-batch is summed within a node, and the sums of all of them
@@ -519,46 +518,6 @@ class Hybrid {
         .after(summed);
   }
 
-  /// What is done to a device's part of a bucket where workers of several devices come together.
-  OpId outer_work(Stage& stage, const StageBucket& bucket, std::vector<Kernel> kernels, const char* what,
-                  OpId after, const Averaging& rule = {}) {
-    Task task{bucket.layers.first, bucket.layers.layers, Pass::update, std::move(kernels)};
-    task.averaging = rule;
-    return stage.role.compute(std::move(task), what + bucket.name)
-        .of(bucket.shards > 1 ? Payload::shard : Payload::parameters, bucket.key)
-        .after(after)
-        .every(split_.outer.every)
-        .id();
-  }
-
-  /// They average, and where there is an outer optimiser it makes its step. What is compressed is how far the
-  /// parameters are from its anchor. `updated` becomes what that ends with.
-  void average(Stage& stage, std::vector<OpId>& updated) {
-    const OuterStep& outer = split_.outer;
-    const bool compresses = outer.compression.kind != Compression::Kind::none;
-    const int64_t tensors = outer.state ? 1 + work_.optimizer->state : 1;
-    const auto share = [](const StageBucket& b) { return b.share_of(b.elements); };
-    for (std::size_t i = 0; i < updated.size(); ++i) {
-      const StageBucket& b = stage.buckets[i];
-      const CompressedBucket form(outer.compression, share(b));
-      if (compresses) updated[i] = outer_work(stage, b, form.compress(), "compress ", updated[i]);
-      updated[i] =
-          of_bucket(stage, b, CollKind::all_reduce, mask({kWorker}),
-                    Bytes{4} * (compresses ? form.message() : share(b) * tensors),
-                    outer.state ? Payload::state : Payload::parameters, "average " + b.name, outer.algorithm)
-              .after(updated[i])
-              .every(outer.every);
-    }
-    for (std::size_t i = 0; i < updated.size(); ++i) {
-      const StageBucket& b = stage.buckets[i];
-      const CompressedBucket form(outer.compression, share(b));
-      if (compresses) updated[i] = outer_work(stage, b, form.decompress(), "decompress ", updated[i]);
-      if (outer.averaging.rule != Averaging::Rule::none)
-        updated[i] = outer_work(stage, b, {averaging_kernel(outer.averaging, share(b))}, "average ",
-                                updated[i], outer.averaging);
-    }
-  }
-
   void next_forward_after(Stage& stage, const StageBucket& bucket, OpId op) {
     const OpId next = stage.first_forward[static_cast<std::size_t>(bucket.chunk)];
     if (next.valid()) stage.role.op(next).after_last(op);
@@ -577,7 +536,9 @@ class Hybrid {
     }
     const std::vector<OpId> alone = updated;
     const bool averages = split_.outer.every > 0;
-    if (averages) average(stage, updated);
+    if (averages)
+      average_stage(stage.role, stage.buckets, split_.outer, mask({kWorker}),
+                    split_.outer.state ? 1 + work_.optimizer->state : 1, updated);
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const StageBucket& b = stage.buckets[i];
       const Bytes up = Bytes{element_bytes(work_.precision)} * b.share_of(b.elements);

@@ -120,6 +120,24 @@ void Run::make_iterations() {
   iterations_ = std::make_unique<Iterations>(execution_.iterations, micro_batches_, groups, abort_);
 }
 
+namespace {
+
+/// Do two chunks of a stage use one weight? Sums of its gradients over micro-batches take the passes of one.
+bool ties_chunks(const std::vector<LayerRange>& chunks, const Graph& graph) {
+  for (uint32_t i = 0; i < graph.layers().size(); ++i) {
+    const auto owner = graph.tied_to(i);
+    for (const LayerRange& r : chunks) {
+      const auto in = [&](uint32_t layer) { return layer >= r.first && layer < r.end(); };
+      if (owner && in(i) != in(*owner) && graph.layers()[*owner].type != nullptr &&
+          !graph.layers()[*owner].parameters.empty())
+        return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 void Run::check_executable() const {
   if (!execution_.job.optimizer->executed())
     refuse(fmt::format("the optimizer \"{}\" is only predicted so far", execution_.job.optimizer->name));
@@ -142,6 +160,8 @@ void Run::check_executable() const {
   }
   for (uint32_t w = 0; w < workers_; ++w) {
     if (stages_.place(w).instance > 0) continue;
+    if (ties_chunks(role(w).slice.ranges, stages_.lowered(w).graph()))
+      refuse("a weight that two chunks of a stage use is only simulated");
     check_ops(w);
     check_calls(stages_.lowered(w));
   }
