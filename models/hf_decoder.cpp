@@ -56,9 +56,7 @@ class Block {
               const std::string& from = "") {
     add(hf_linear(name, split, features, bias, from));
   }
-  void activate(const std::string& name) {
-    for (JsonWriter& layer : hf_activation_layers(activation_, name)) add(std::move(layer));
-  }
+  void activate(const std::string& name) { add(hf_activation_layer(activation_, name)); }
   JsonWriter attention(std::initializer_list<std::string> from) const;
   void attend(const std::string& reads);
   void attend_latent(const std::string& reads);

@@ -235,8 +235,7 @@ HfActivation hf_activation(const std::string& name, const Json& where) {
       name == "gelu_accurate")
     return {"gelu", true};
   if (name == "silu" || name == "swish") return {"swish"};
-  if (name == "relu2") return {"relu", false, true};
-  for (const char* same : {"relu", "relu6", "sigmoid", "tanh"}) {
+  for (const char* same : {"relu", "relu2", "relu6", "sigmoid", "tanh"}) {
     if (name == same) return {same};
   }
   if (name == "xielu") return {"xielu"};
@@ -247,16 +246,10 @@ HfActivation hf_activation(const std::string& name, const Json& where) {
                   printable(name)));
 }
 
-std::vector<JsonWriter> hf_activation_layers(const HfActivation& activation, const std::string& name) {
-  JsonWriter layer = {{"type", activation.type}, {"name", activation.squared ? name + "_root" : name}};
+JsonWriter hf_activation_layer(const HfActivation& activation, const std::string& name) {
+  JsonWriter layer = {{"type", activation.type}, {"name", name}};
   if (activation.composed) layer["composed"] = true;
-  std::vector<JsonWriter> out;
-  out.push_back(std::move(layer));
-  if (!activation.squared) return out;
-  JsonWriter square = hf_from_several("mul", {name + "_root", name + "_root"});
-  square["name"] = name;
-  out.push_back(std::move(square));
-  return out;
+  return layer;
 }
 
 Decoder hf_decoder(const HfFields& f, const HfType& type) {

@@ -31,8 +31,8 @@ void add_activation(const HfFields& fields, const std::string& said, JsonWriter&
       name == "quick_gelu" ? HfActivation{"gelu", true} : hf_activation(name, fields.config());
   bool known = false;
   for (const char* kind : {"gelu", "relu", "swish"}) {
-    out[kind] = activation.type == kind && !activation.squared ? 1 : 0;
-    known = known || (activation.type == kind && !activation.squared);
+    out[kind] = activation.type == kind ? 1 : 0;
+    known = known || activation.type == kind;
   }
   if (!known)
     fields.config().fail(

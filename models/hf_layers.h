@@ -88,11 +88,9 @@ const Json* hf_spec(const HfType& type, std::string_view key);
 struct HfActivation {
   std::string type;
   bool composed = false;  ///< gelu of several operations
-  bool squared = false;
 };
 HfActivation hf_activation(const std::string& name, const Json& where);
-/// Layers of it, of which the last is called `name`.
-std::vector<JsonWriter> hf_activation_layers(const HfActivation& activation, const std::string& name);
+JsonWriter hf_activation_layer(const HfActivation& activation, const std::string& name);
 
 // Layers as a model file has them.
 JsonWriter hf_linear(const std::string& name, const std::string& split, const std::string& features,
