@@ -31,7 +31,7 @@ struct Decoder {
   /// Attention and feed-forward both read the block's input: 1 after one norm, 2 after one each.
   int64_t parallel = 0;
   bool tied = false, embedding_norm = false, final_norm = true, head = true;
-  bool fp32_norm = false;  ///< norms multiply by their scale in fp32 and keep that product
+  bool fp32_norm = false;                     ///< norms multiply by their scale in fp32 and keep that product
   bool pre_norms = true, post_norms = false;  ///< in front of attention and feed-forward, and behind
   bool after_norms = false;                   ///< behind the sums of these with what they were made of
   bool inner_norms = false;                   ///< in front of the last product of each

@@ -77,10 +77,10 @@ std::vector<OptionSpec> grid_options() {
        "blocks, or everything; auto: everything where there is a pipeline, which then gathers and scatters "
        "once a step, else what the model ends with",
        "auto|none|last|root|all"},
-      {"bucket", Type::text, "auto",
-       "size of gradients that travel together; auto: 40 million, or a million for each replica if that is "
-       "more, on the first stage, and all of a stage on others; with sharding=3 those of a repeated block "
-       "do"},
+      {"bucket", Type::text, "40MiB",
+       "size of gradients that travel together; auto, as Megatron: 40 million, or a million for each replica "
+       "if that is more, on the first stage, and all of a stage on others; with sharding=3 those of a "
+       "repeated block do"},
       {"overlap-reduce", Type::flag, "on",
        "gradients are summed under the backward pass, bucket by bucket, or all of a stage behind it"},
       kGradientsOption};

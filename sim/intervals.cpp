@@ -83,11 +83,11 @@ std::string board_of(const System& system) {
 /// The parts of Transfer::spread in a job, by name. What a board's links reach is common to all machines with
 /// that board, what their collectives make of its fast links is not.
 std::vector<ErrorSource> link_parts(const Report& r, const Prediction& p) {
-  const std::string system = p.system->name();
+  const std::string system = p.system->name(), fast = links_of(*p.system, true);
   std::vector<ErrorSource> out = {
       {fmt::format("communication on {}", board_of(*p.system)),
        kLinkSpread * std::sqrt(1 - kOfFabric * kOfFabric)},
-      {fmt::format("ways of {} with {}", system, links_of(*p.system, true)), kLinkSpread * kOfFabric}};
+      {fmt::format("ways of {}{}", system, fast.empty() ? "" : " with " + fast), kLinkSpread * kOfFabric}};
   if (const double spread = host_spread(p); spread > 0)
     out.push_back({fmt::format("hosts like that of {}", system), spread});
   const double recalled = recalled_spread(*p.system);

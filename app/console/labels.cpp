@@ -11,10 +11,10 @@ namespace tandem::app {
 namespace {
 
 /// Inputs that every engine knows, in the order of a title.
-constexpr std::string_view kTitleKeys[] = {"model", "system", "scheme", "precision", "batch_per_device"};
+constexpr std::string_view kNamedKeys[] = {"model", "system", "scheme", "precision", "batch_per_device"};
 
 bool in_title(std::string_view key) {
-  return std::find(std::begin(kTitleKeys), std::end(kTitleKeys), key) != std::end(kTitleKeys);
+  return std::find(std::begin(kNamedKeys), std::end(kNamedKeys), key) != std::end(kNamedKeys);
 }
 
 /// "rtx-4090" of "./cards/rtx-4090.json".

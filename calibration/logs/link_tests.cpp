@@ -8,6 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/error.h"
+#include "base/json.h"
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "calibration/logs/log_text.h"

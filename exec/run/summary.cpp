@@ -512,7 +512,8 @@ class Summary {
 /// What went between the nodes, and how.
 std::string node_note(const Run& run, const ExecutionResult& out) {
   const auto steps = static_cast<int64_t>(std::max<std::size_t>(1, out.losses.size()));
-  return fmt::format("between nodes {} a step were sent over {}", to_text(Bytes{out.sent_between_nodes / steps}),
+  return fmt::format("between nodes {} a step were sent over {}",
+                     to_text(Bytes{out.sent_between_nodes / steps}),
                      run.here() < run.workers() ? "MPI" : "TCP on this machine's loopback interface");
 }
 

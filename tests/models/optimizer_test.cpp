@@ -84,7 +84,8 @@ TEST(Optimizer, HiddenMatricesAreNeitherWordsNorLogits) {
     return out;
   };
   EXPECT_EQ(hidden("gpt2"), int64_t{12} * 12 * 768 * 768);
-  EXPECT_EQ(hidden("llama2-7b"), int64_t{32} * (4 * 4096 * 4096 + 3 * 4096 * 11008)) << "its head makes logits";
+  EXPECT_EQ(hidden("llama2-7b"), int64_t{32} * (4 * 4096 * 4096 + 3 * 4096 * 11008))
+      << "its head makes logits";
   EXPECT_EQ(hidden("resnet50"), 0) << "filters, and a classifier";
 }
 
