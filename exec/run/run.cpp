@@ -216,7 +216,9 @@ void Run::check_ops(uint32_t worker) const {
     parameters += b.role == stages_.place(worker).role ? b.elements : 0;
   TANDEM_CHECK(parameters == stages_.lowered(worker).parameters());
   for (const Op& op : role(worker).ops) {
-    if (op.every > 1 && stages_.split())
+    const bool sums =
+        op.kind == OpKind::collective && program_.collectives[op.what].kind == CollKind::all_reduce;
+    if (op.every > 1 && sums && stages_.split())
       refuse("workers of several devices that come together now and then are only simulated");
     if (op.kind == OpKind::compute && op.payload == Payload::gradients && op.lane == Lane::compute &&
         compresses())

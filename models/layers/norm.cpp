@@ -118,7 +118,8 @@ Lowered rms_norm(const LayerInput& in) {
     out.own.push_back({elements(shape), size});
     out.own.back().composed = true;
   };
-  if (!in.frozen && affine) keep(in.attributes.boolean("fp32_scale", false) ? 4 : 0);
+  const bool in_fp32 = in.attributes.boolean("fp32_scale", false);
+  if (!in.frozen && affine) keep(in_fp32 ? 4 : 0);
   if (in.element_size() < 4) {
     out.keeps_input = false;
     keep(4);

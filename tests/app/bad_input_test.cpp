@@ -233,9 +233,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadWords{
             "show_profile_format", {"show", "profile", "h200", "--format", "dot"}, kUsage, "text or json"},
         BadWords{"schedule_shape",
-                 {"show", "schedule", "interleaved", "--microbatches", "6"},
+                 {"show", "schedule", "interleaved", "--microbatches", "9"},
                  kInput,
-                 "no multiple of 4 stages"},
+                 "in 2 rounds, which do not divide them"},
         BadWords{"schedule_size",
                  {"show", "schedule", "gpipe", "--stages", "1024", "--microbatches", "4096"},
                  kUsage,

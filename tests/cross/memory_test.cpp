@@ -27,7 +27,7 @@ struct Asked {
 constexpr Asked kSchemes[] = {{"zero:stage=1"},
                               {"zero:stage=2,bucket=1MiB"},
                               {"zero:stage=3,bucket=1MiB"},
-                              {"fsdp:bucket=1MiB"},
+                              {"fsdp", 1.3},
                               {"zero:stage=3,bucket=1MiB,accumulate=3"},
                               {"hybrid:sharding=2,bucket=1MiB,microbatches=1"},
                               {"hybrid:sharding=2,bucket=1MiB,microbatches=3"},

@@ -108,7 +108,7 @@ TEST(SystemNames, PathsMoveWithTheirFile) {
 
 TEST(SystemNames, TheNetworkIsNoClassOfLinks) {
   const std::string said = message([] { System::load("dgx-a100", {{"links.ib.bandwidth", "100Gbit/s"}}); });
-  EXPECT_THAT(said, HasSubstr("--set network.bandwidth"));
+  EXPECT_THAT(said, HasSubstr("network.bandwidth=12GB/s is the rate of every port"));
 }
 
 }  // namespace
