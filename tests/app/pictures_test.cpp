@@ -256,7 +256,8 @@ TEST(Plot, LegendsSayWhatWasAskedDifferently) {
   ASSERT_EQ(tool(plot).status, 0);
   const std::string svg = slurp(scratch.file("p/r4-breakdown.svg"));
   expect_sound(scratch.file("p/r4-breakdown.svg"));
-  for (const char* word : {"mode=ssp", "mode=softsync", "sgd", "a100-sxm-40gb"}) EXPECT_THAT(svg, HasSubstr(word));
+  for (const char* word : {"mode=ssp", "mode=softsync", "sgd", "a100-sxm-40gb"})
+    EXPECT_THAT(svg, HasSubstr(word));
 }
 
 TEST(Plot, BreakdownIsGroupedAndNamesOnlyWhatIsThere) {

@@ -269,7 +269,8 @@ TEST(Compression, GradientsOfTwoBytesAreHalfOfThoseOfFour) {
     e.backend = &backend;
     int64_t made = 0, sum = 0;
     for (const OpTime& op : execute(e, {true, false, false}).ops) made += op.collective_bytes;
-    for (const Op& op : make_program(e).roles[0].ops) sum += op.kind == OpKind::collective ? op.bytes.n : 0;
+    const Program program = make_program(e);
+    for (const Op& op : program.roles[0].ops) sum += op.kind == OpKind::collective ? op.bytes.n : 0;
     EXPECT_EQ(made, sum) << text << " " << backend.name;
     return made;
   };

@@ -75,7 +75,8 @@ TEST(Optimizer, MuonOrthogonalisesHiddenMatrices) {
 TEST(Optimizer, HiddenMatricesAreNeitherWordsNorLogits) {
   const auto hidden = [](const char* model) {
     int64_t out = 0;
-    for (const Layer& l : Graph::load(model).layers()) {
+    const Graph graph = Graph::load(model);
+    for (const Layer& l : graph.layers()) {
       for (const Parameter& p : l.parameters) {
         if (p.hidden > 0) EXPECT_EQ(p.elements % (p.hidden * p.inner), 0) << l.name << " " << p.name;
         out += p.hidden > 0 ? p.elements : 0;
