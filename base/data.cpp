@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/data.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
+#include <optional>
 
 namespace tandem::base {
 
@@ -14,17 +17,36 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string find_root() {
+bool has_models(const fs::path& root) {
   std::error_code none;
+  return fs::exists(root / "models/zoo", none);
+}
+
+/// The folder of the program or library that this code is in.
+fs::path own_folder() {
+  Dl_info info;
+  std::error_code none;
+  const fs::path program = fs::read_symlink("/proc/self/exe", none);
+  if (dladdr(reinterpret_cast<const void*>(&has_models), &info) == 0 || info.dli_fname == nullptr)
+    return program.parent_path();
+  const fs::path file = fs::canonical(info.dli_fname, none);
+  return none ? program.parent_path() : file.parent_path();  // a program may be known by a relative name
+}
+
+std::string find_root() {
   const char* set = std::getenv("TANDEM_DATA");
-  const fs::path installed = fs::read_symlink("/proc/self/exe", none).parent_path() / "../share/tandem";
   std::string root = TANDEM_SOURCE_DIR;
   if (set != nullptr && *set != '\0') {
     root = set;
-  } else if (fs::exists(installed / "models", none)) {
-    root = installed.lexically_normal().string();
+  } else {
+    for (const char* up : {"..", "../.."}) {
+      const fs::path installed = own_folder() / up / "share/tandem";
+      if (!has_models(installed)) continue;
+      root = installed.lexically_normal().string();
+      break;
+    }
   }
-  if (!fs::exists(fs::path(root) / "models/zoo", none))
+  if (!has_models(root))
     throw DeviceError(
         fmt::format("no data in {}: set TANDEM_DATA to the folder that holds models, systems, presets and "
                     "profiles (share/tandem of an installation, or the source tree)",
@@ -32,11 +54,25 @@ std::string find_root() {
   return root;
 }
 
+std::mutex root_lock;
+std::optional<std::string> root_of_process;  // never changes once it is there
+
 }  // namespace
 
 const std::string& data_root() {
-  static const std::string root = find_root();
-  return root;
+  const std::lock_guard lock(root_lock);
+  if (!root_of_process) root_of_process = find_root();
+  return *root_of_process;
+}
+
+void set_data_root(const std::string& folder) {
+  const std::lock_guard lock(root_lock);
+  if (root_of_process && *root_of_process != folder)
+    throw InputError(fmt::format("data was already read from {}: name another folder before that",
+                                 printable(*root_of_process)));
+  if (!has_models(folder))
+    throw InputError(fmt::format("no data in {}: it has no models/zoo", printable(folder)));
+  root_of_process = folder;
 }
 
 std::string spelled_as(const std::string& name, const std::vector<std::string>& names) {

@@ -9,10 +9,14 @@
 
 namespace tandem::base {
 
-/// $TANDEM_DATA if set, else what is installed with the program (../share/tandem from its folder), else the
-/// source tree that it was built from. No trailing slash. Throws DeviceError, which names the folder, when no
-/// models are in it.
+/// What set_data_root() said, else $TANDEM_DATA if set, else what is installed with the program or library
+/// that holds this code (../share/tandem or ../../share/tandem from its folder), else the source tree that it
+/// was built from. No trailing slash. Throws DeviceError, which names the folder, when no models are in it.
+/// Any thread may call it.
 const std::string& data_root();
+/// For the whole process, before the first data_root(). Throws InputError after it, and where no models are
+/// in the folder.
+void set_data_root(const std::string& folder);
 
 /// `name` as one of `names` spells it where they differ in case alone ("ResNet50"), else `name` itself.
 std::string spelled_as(const std::string& name, const std::vector<std::string>& names);

@@ -8,12 +8,38 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "base/error.h"
+#include "base/json.h"
 
 namespace tandem::base {
 
 JsonWriter::JsonWriter(std::initializer_list<Member> members) : value_(Object()) {
   for (const Member& m : members) (*this)[m.key] = std::move(m.value);
+}
+
+JsonWriter::JsonWriter(const Json& json) {
+  switch (json.kind()) {
+    case Json::Kind::null:
+      return;
+    case Json::Kind::boolean:
+      value_ = json.as_bool();
+      return;
+    case Json::Kind::integer:
+      value_ = json.as_int();
+      return;
+    case Json::Kind::real:
+      value_ = json.as_real();
+      return;
+    case Json::Kind::text:
+      value_ = json.as_text();
+      return;
+    case Json::Kind::array:
+      value_ = Array();
+      for (const Json& item : json.items()) push_back(JsonWriter(item));
+      return;
+    case Json::Kind::object:
+      value_ = Object();
+      for (const auto& [key, value] : json.members()) (*this)[key] = JsonWriter(value);
+  }
 }
 
 JsonWriter JsonWriter::object() {

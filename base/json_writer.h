@@ -15,6 +15,8 @@
 
 namespace tandem::base {
 
+class Json;
+
 /// Null, a truth, a number, text, an array or an object whose keys keep the order in which they came:
 ///
 ///   JsonWriter out = {{"schema", "tandem-links-1"}, {"devices", names}, {"rows", JsonWriter::array()}};
@@ -44,6 +46,8 @@ class JsonWriter {
   JsonWriter(std::string text) : value_(std::move(text)) {}
   JsonWriter(std::string_view text) : value_(std::string(text)) {}
   JsonWriter(const char* text) : value_(std::string(text)) {}
+  /// A document as it was read; comments and places are gone.
+  explicit JsonWriter(const Json& json);
   /// Null for nothing.
   template <typename T>
   JsonWriter(const std::optional<T>& value) {

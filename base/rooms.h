@@ -23,8 +23,11 @@ using namespace schemes;
 namespace exec {
 using namespace schemes;
 }
-namespace calibration {
+namespace answers {
 using namespace sim;
+}
+namespace calibration {
+using namespace answers;
 }
 namespace app {
 using namespace calibration;

@@ -81,4 +81,9 @@ std::string to_text(Flops f);
 /// 138357544 -> "138.4 M": plain counts with K, M, G, T.
 std::string count_text(double n);
 
+/// 1234567 -> "1,234,567"; from 1000 up without decimals, below with up to three significant digits.
+std::string grouped(double value);
+/// The same of a count: 58 -> "58", 1234567 -> "1,234,567".
+std::string whole(int64_t count);
+
 }  // namespace tandem::base

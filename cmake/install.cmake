@@ -8,6 +8,15 @@ install(TARGETS tandem RUNTIME)
 if(TARGET tandem_cuda)  # where it was built; the program looks for it there (exec/device/backends/cuda.cpp)
   install(PROGRAMS $<TARGET_FILE:tandem_cuda> DESTINATION lib/tandem OPTIONAL)
 endif()
+install(TARGETS tandem_library EXPORT tandemTargets LIBRARY)
+install(FILES include/tandem/tandem.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tandem)
+install(EXPORT tandemTargets NAMESPACE tandem:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem)
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/tandemConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tandemConfig.cmake CONTENT
+  "include(\${CMAKE_CURRENT_LIST_DIR}/tandemTargets.cmake)\n" @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/tandemConfig.cmake ${CMAKE_BINARY_DIR}/tandemConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem)
 foreach(folder models/zoo models/families models/hf models/hf/types topologies/systems topologies/devices topologies/import schemes/presets
     schemes/recipes calibration/profiles calibration/data calibration/suite exec/data plots)
   install(DIRECTORY ${folder}/ DESTINATION ${data}/${folder}

@@ -251,10 +251,7 @@ struct Graph::Impl {
   }
 };
 
-Graph::Graph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Graph::~Graph() = default;
-Graph::Graph(Graph&&) noexcept = default;
-Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::Graph(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 namespace {
 

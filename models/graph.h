@@ -20,9 +20,6 @@ class Graph {
   static Graph from_json(const Json& document, const Registry<LayerType>& types = layers_registry());
   /// Of layers whose shapes are not known yet; throws InputError where they do not fit.
   static Graph of(ModelDescription model);
-  ~Graph();
-  Graph(Graph&&) noexcept;
-  Graph& operator=(Graph&&) noexcept;
 
   /// The part of this model that `slice` names, as a Graph with the same layer indices: shapes, parameters
   /// and kernels of the layers in it are one device's. The others are empty, but for those that one in it
@@ -62,8 +59,8 @@ class Graph {
 
  private:
   struct Impl;
-  explicit Graph(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Graph(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
 };
 
 /// FLOPs of the forward matrix kernels (gemm, conv, attention) of one lowered layer, as papers count them:

@@ -289,6 +289,7 @@ JsonWriter report_json(const Report& r, bool reproducible) {
   }
   if (r.all_reduces_per_step > 0) out["all_reduces_per_step"] = r.all_reduces_per_step;
   out["simulated_events"] = r.simulated_events;
+  if (!r.question.is_null()) out["question"] = r.question;
   out["timeline"] = timeline_json(r.timeline);
   if (!reproducible) out["run"] = {{"wall_seconds", r.wall_seconds}};
   return out;

@@ -124,7 +124,7 @@ struct LibraryUse {
   double share = 0;  ///< of the operations that libraries were asked for
 };
 
-/// What failures leave of the rate, where an MTBF was given (app/analysis/goodput.h has the formulas). Times
+/// What failures leave of the rate, where an MTBF was given (answers/goodput.h has the formulas). Times
 /// in seconds.
 struct Goodput {
   double share = 0;            ///< useful work over what the time would give without failures, in closed form
@@ -241,6 +241,7 @@ struct Report {
   /// That a coordinator (option "cycle") makes of a step's gradients, in the mean; 0: there is none.
   double all_reduces_per_step = 0;
   int64_t simulated_events = 0;
+  JsonWriter question;  ///< the "tandem-question-1" document that it answers; null: not at hand
   double wall_seconds = 0;
   /// Of a real run on real data or numbers; JSON key "training", left out when there was none.
   struct Training {

@@ -145,10 +145,7 @@ LinkInfo System::Impl::node_link(uint64_t id) const {
           l.lanes};
 }
 
-System::System(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-System::~System() = default;
-System::System(System&&) noexcept = default;
-System& System::operator=(System&&) noexcept = default;
+System::System(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 System System::load(const std::string& name_or_file, const Sets& sets, const Place& place) {
   return from_json(document(name_or_file, {}, place), sets);
@@ -234,19 +231,29 @@ Json System::document(const std::string& name_or_file, const Sets& sets, const P
   return std::move(*document);
 }
 
+System System::with(const Sets& sets) const { return from_json(impl_->file, sets); }
+
+Json System::document(const Sets& sets) const {
+  Json out = impl_->file;
+  apply(sets, out);
+  return out;
+}
+
 System System::from_json(Json document, const Sets& sets) {
   document = extended(std::move(document), "");
+  Json file = document;
   std::map<std::string, double> before;  // by kind
   if (document.is_object()) {
     for (const auto& [kind, spec] : node_specs(document)) before[kind] = pcie_bandwidth(spec);
   }
   apply(sets, document);
-  System system(SystemReader::read(document));
+  auto impl = SystemReader::read(document);
+  impl->file = std::move(file);
   // What copies through a host reach was measured on the PCIe links of the file; other links, other copies.
   for (const auto& [kind, spec] : node_specs(document)) {
     const double was = before[kind], after = pcie_bandwidth(spec);
     if (was <= 0 || after == was) continue;
-    for (NodeKind& own : system.impl_->kinds) {
+    for (NodeKind& own : impl->kinds) {
       if (own.name != kind) continue;
       own.peer.staged_cap *= after / was;
       own.peer.staged_cap_sockets *= after / was;
@@ -256,7 +263,7 @@ System System::from_json(Json document, const Sets& sets) {
       }
     }
   }
-  return system;
+  return System(std::move(impl));
 }
 
 const std::string& System::name() const { return impl_->name; }

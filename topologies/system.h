@@ -65,7 +65,7 @@ struct HostInfo {
   double jitter = 0.01;  ///< lognormal sigma of a device's step time on this host (1 % is common)
 };
 
-/// Immutable once made: any thread may read it.
+/// Immutable once made: any thread may read it. Copies share what it holds and cost nothing.
 class System {
  public:
   /// "--set path=value" pairs: ("nodes", "16"), ("links.pcie.bandwidth", "32GB/s"), ("faults.gpu3", "0.8");
@@ -78,9 +78,10 @@ class System {
   static System from_json(Json document, const Sets& sets = {});
   /// The file with what was set in it, unread. Throws InputError.
   static Json document(const std::string& name_or_file, const Sets& sets, const Place& place = {});
-  ~System();
-  System(System&&) noexcept;
-  System& operator=(System&&) noexcept;
+  /// The document that this system was made from, with other changes in place of its own: no file is read
+  /// again. Throws InputError.
+  System with(const Sets& sets) const;
+  Json document(const Sets& sets) const;
 
   const std::string& name() const;
   const std::string& summary() const;
@@ -155,8 +156,8 @@ class System {
  private:
   struct Impl;
   friend class SystemReader;
-  explicit System(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit System(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
 };
 
 struct SystemEntry {

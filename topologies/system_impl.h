@@ -58,6 +58,7 @@ struct NodeKind {
 };
 
 struct System::Impl {
+  Json file;  ///< the document without what was set
   std::string name, summary;
   int64_t nodes = 1;
   std::vector<NodeKind> kinds;  ///< at least one, in the order of their nodes

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/analysis/advise.h"
+#include "answers/advise.h"
 
 namespace tandem::app {
 

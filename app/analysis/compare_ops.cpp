@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "app/console/labels.h"
+#include "answers/labels.h"
 
 namespace tandem::app {
 

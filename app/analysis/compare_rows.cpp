@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "app/analysis/compare_ops.h"
-#include "app/analysis/swap.h"
-#include "app/analysis/why.h"
+#include "answers/swap.h"
+#include "answers/why.h"
 #include "base/json_writer.h"
 
 namespace tandem::app {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/analysis/board.h"
+#include "answers/board.h"
 #include "app/console/report_text.h"
 
 namespace tandem::app {

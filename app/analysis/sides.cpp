@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "app/analysis/question.h"
-
 namespace tandem::app {
 
 namespace {
@@ -76,7 +74,7 @@ void add_changes(const Arguments& arguments, std::vector<Side>& sides) {
 /// The options of predict, those said of this side before those said of all.
 Arguments own_arguments(const Arguments& arguments, char letter, std::size_t sides) {
   Arguments out = arguments;
-  for (const Flag& flag : question_flags()) {
+  for (const Option& flag : question_options()) {
     if (flag.value.empty() || of_all(flag.name) || !arguments.has(flag.name)) continue;
     std::vector<std::string> own, common;
     for (const Said& said : all_said(arguments, flag.name, sides)) {
@@ -92,13 +90,24 @@ Arguments own_arguments(const Arguments& arguments, char letter, std::size_t sid
 }
 
 bool same(const Side& a, const Side& b) {
-  return a.system == b.system && a.sets == b.sets && a.arguments.equal(b.arguments);
+  return a.system == b.system && a.sets == b.sets && a.arguments == b.arguments;
 }
 
 }  // namespace
 
-void let_sides_say(std::vector<Flag>& flags) {
-  for (Flag& flag : flags) {
+Values values_of(const Side& side, const std::string& model) {
+  Values out = side.arguments;
+  out.set("model", {model});
+  out.set("system", {side.system});
+  for (const char* option : kBoard) out.set(option, {});
+  std::vector<std::string> sets;
+  for (const auto& [path, value] : side.sets) sets.push_back(fmt::format("{}={}", path, value));
+  out.set("set", std::move(sets));
+  return out;
+}
+
+void let_sides_say(std::vector<Option>& flags) {
+  for (Option& flag : flags) {
     if (!flag.value.empty() && !of_all(flag.name)) flag.repeatable = true;
   }
 }

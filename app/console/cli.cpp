@@ -20,7 +20,7 @@ namespace {
 
 po::options_description describe(const Verb& verb) {
   po::options_description out;
-  for (const Flag& flag : verb.flags) {
+  for (const Option& flag : verb.flags) {
     const std::string name(flag.name);
     if (flag.value.empty()) {
       out.add_options()(name.c_str(), "");
@@ -34,15 +34,11 @@ po::options_description describe(const Verb& verb) {
 [[noreturn]] void unknown_option(const Verb& verb, std::string option) {
   option.erase(0, option.find_first_not_of('-'));
   std::vector<std::string> names;
-  for (const Flag& flag : verb.flags) names.emplace_back(flag.name);
+  for (const Option& flag : verb.flags) names.emplace_back(flag.name);
   const auto near = nearest(option, names, 1);
   const std::string hint = near.empty() ? "" : fmt::format(" Did you mean --{}?", near[0]);
   throw UsageError(fmt::format("{} has no option \"{}\".{} All: tandem {} --help", verb.name,
                                printable(option), hint, verb.name));
-}
-
-[[noreturn]] void refuse(const Place& place, const std::string& what) {
-  throw UsageError(InputError(place, what).what());
 }
 
 constexpr std::size_t kOptionWidth = 26;
@@ -62,7 +58,7 @@ std::string shell_lines(std::string_view text, int columns) {
 /// `words` with options under their names of today.
 std::vector<std::string> renamed(const Verb& verb, std::vector<std::string> words) {
   for (std::string& word : words) {
-    for (const Flag& f : verb.flags) {
+    for (const Option& f : verb.flags) {
       const std::string before = fmt::format("--{}", f.formerly);
       if (!f.formerly.empty() && (word == before || word.starts_with(before + "=")))
         word = fmt::format("--{}{}", f.name, word.substr(before.size()));
@@ -88,14 +84,14 @@ Arguments Arguments::parse(const Verb& verb, const std::vector<std::string>& wor
         out.words_.insert(out.words_.end(), option.value.begin(), option.value.end());
         continue;
       }
-      auto& values = out.values_[option.string_key];
+      const auto& name = option.string_key;
       const auto flag = std::find_if(verb.flags.begin(), verb.flags.end(),
-                                     [&](const Flag& f) { return f.name == option.string_key; });
-      if (!values.empty() && !flag->repeatable) {
-        throw UsageError(fmt::format("--{} is given twice", option.string_key));
+                                     [&](const Option& f) { return f.name == name; });
+      if (out.has(name) && !flag->repeatable) {
+        throw UsageError(fmt::format("--{} is given twice", name));
       }
-      values.insert(values.end(), option.value.begin(), option.value.end());
-      if (flag->value.empty()) values.emplace_back();
+      for (const std::string& value : option.value) out.add(name, value);
+      if (flag->value.empty()) out.add(name, "");
     }
   } catch (const po::unknown_option& error) {
     unknown_option(verb, error.get_option_name());
@@ -116,102 +112,17 @@ Arguments Arguments::parse(const Verb& verb, const std::vector<std::string>& wor
   return out;
 }
 
-std::string Arguments::text(std::string_view name, std::string_view fallback) const {
-  const auto at = values_.find(name);
-  return at == values_.end() ? std::string(fallback) : at->second.back();
-}
-
-std::string Arguments::required(std::string_view name, std::string_view example) const {
-  if (!has(name)) throw UsageError(fmt::format("--{} is missing, for example --{} {}", name, name, example));
-  return text(name, "");
-}
-
-std::vector<std::string> Arguments::all(std::string_view name) const {
-  const auto at = values_.find(name);
-  return at == values_.end() ? std::vector<std::string>{} : at->second;
-}
-
 Arguments Arguments::replaced(std::string_view name, std::vector<std::string> values) const {
   Arguments out = *this;
-  if (values.empty()) {
-    out.values_.erase(std::string(name));
-  } else {
-    out.values_[std::string(name)] = std::move(values);
-  }
+  out.set(name, std::move(values));
   return out;
-}
-
-int64_t Arguments::integer(std::string_view name, int64_t fallback, int64_t low, int64_t high) const {
-  return has(name) ? parse_integer(text(name, ""), low, high, option_place(name)) : fallback;
-}
-
-double Arguments::real(std::string_view name, double fallback, double low, double high) const {
-  return has(name) ? parse_real(text(name, ""), low, high, option_place(name)) : fallback;
-}
-
-std::vector<int64_t> Arguments::integers(std::string_view name, std::vector<int64_t> fallback, int64_t low,
-                                         int64_t high) const {
-  if (!has(name)) return fallback;
-  std::vector<int64_t> out;
-  for (const std::string& part : split(text(name, ""), ',')) {
-    const int64_t value = parse_integer(part, low, high, option_place(name));
-    if (std::find(out.begin(), out.end(), value) != out.end())
-      refuse_option(name, fmt::format("{} is there twice", value));
-    out.push_back(value);
-    if (out.size() > 1000) refuse_option(name, "more than 1000 values");
-  }
-  return out;
-}
-
-std::string Arguments::choice(std::string_view name, std::string_view fallback,
-                              const std::vector<std::string>& valid) const {
-  std::string value = text(name, fallback);
-  if (std::find(valid.begin(), valid.end(), value) == valid.end()) {
-    refuse_option(name, fmt::format("no \"{}\".{} Valid: {}", printable(value), did_you_mean(value, valid),
-                                    fmt::join(valid, ", ")));
-  }
-  return value;
-}
-
-void refuse_option(std::string_view name, const std::string& what) { refuse(option_place(name), what); }
-
-Place option_place(std::string_view name) {
-  Place place;
-  place.file = std::make_shared<const std::string>(fmt::format("--{}", name));
-  return place;
-}
-
-int64_t parse_integer(std::string_view text, int64_t low, int64_t high, const Place& place) {
-  int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value);
-  if (read.ec == std::errc::invalid_argument || read.ptr != end) {
-    refuse(place, fmt::format("\"{}\" is not a whole number", printable(text)));
-  }
-  if (read.ec != std::errc{} || value < low || value > high) {
-    refuse(place, fmt::format("{} is outside {} .. {}", printable(text), low, high));
-  }
-  return value;
-}
-
-double parse_real(std::string_view text, double low, double high, const Place& place) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value);
-  if (read.ec == std::errc::invalid_argument || read.ptr != end || std::isnan(value)) {
-    refuse(place, fmt::format("\"{}\" is not a number", printable(text)));
-  }
-  if (read.ec != std::errc{} || !(value >= low && value <= high)) {
-    refuse(place, fmt::format("{} is outside {} .. {}", printable(text), low, high));
-  }
-  return value;
 }
 
 std::string help_page(const Verb& verb, int columns) {
   std::string out =
       fmt::format("tandem {}: {}\n\nUsage: tandem {} {}\n", verb.name, verb.summary, verb.name, verb.usage);
   if (!verb.flags.empty()) out += "\nOptions\n";
-  for (const Flag& flag : verb.flags) {
+  for (const Option& flag : verb.flags) {
     const std::string left = fmt::format("--{}{}{}", flag.name, flag.value.empty() ? "" : " ", flag.value);
     out += left.size() > kOptionWidth ? fmt::format("  {}\n  {:{}}  {}\n", left, "", kOptionWidth, flag.help)
                                       : fmt::format("  {:{}}  {}\n", left, kOptionWidth, flag.help);

@@ -32,7 +32,7 @@ std::string roff(std::string_view text) {
 
 void section(std::string& out, const Verb& verb) {
   out += fmt::format(".SS \"tandem {} {}\"\n{}\n", verb.name, roff(verb.usage), roff(verb.summary));
-  for (const Flag& flag : verb.flags)
+  for (const Option& flag : verb.flags)
     out += fmt::format(".TP\n\\fB\\-\\-{}\\fR {}\n{}\n", roff(flag.name), roff(flag.value), roff(flag.help));
   if (!verb.details.empty()) out += fmt::format(".PP\n.nf\n{}\n.fi\n", roff(wrapped(verb.details, kColumns)));
 }
@@ -76,11 +76,11 @@ std::string bash_completion() {
   for (const Verb& verb : verbs_registry().all()) {
     verbs += fmt::format("{}{}", verbs.empty() ? "" : " ", verb.name);
     std::string flags = "--help";
-    for (const Flag& flag : verb.flags) flags += fmt::format(" --{}", flag.name);
+    for (const Option& flag : verb.flags) flags += fmt::format(" --{}", flag.name);
     options += fmt::format("    {}) words='{}' ;;\n", verb.name, flags);
   }
   std::string values;
-  for (const Flag& flag : verbs_registry().find("predict")->flags) {
+  for (const Option& flag : verbs_registry().find("predict")->flags) {
     if (const std::string_view kind = list_kind(flag.name); !kind.empty())
       values += fmt::format("    --{}) words=$(_tandem_names {}s) ;;\n", flag.name, kind);
   }

@@ -133,12 +133,12 @@ void Progress::tell() {
   }
 }
 
-Flag format_flag() { return {"format", "FORMAT", "text (default), json, csv or md"}; }
-Flag out_flag() { return {"out", "FILE", "write the result there instead of to stdout"}; }
-Flag no_timeline_flag() {
+Option format_flag() { return {"format", "FORMAT", "text (default), json, csv or md"}; }
+Option out_flag() { return {"out", "FILE", "write the result there instead of to stdout"}; }
+Option no_timeline_flag() {
   return {"no-timeline", "", "leave the timeline out of JSON, most of a report's size"};
 }
-Flag quiet_flag() { return {"quiet", "", "no notes and no progress on stderr"}; }
+Option quiet_flag() { return {"quiet", "", "no notes and no progress on stderr"}; }
 
 std::string format_of(const Arguments& arguments) {
   return arguments.choice("format", "text", {"text", "json", "csv", "md"});

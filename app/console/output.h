@@ -63,11 +63,11 @@ class Progress {
 };
 
 /// The flags every verb with a result has: --format, --out, --quiet. `formats` is for the help text.
-Flag format_flag();
-Flag out_flag();
-Flag quiet_flag();
+Option format_flag();
+Option out_flag();
+Option quiet_flag();
 /// For verbs that write reports.
-Flag no_timeline_flag();
+Option no_timeline_flag();
 /// --format, checked against text, json, csv, md.
 std::string format_of(const Arguments& arguments);
 

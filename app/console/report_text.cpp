@@ -25,55 +25,6 @@ std::string staleness_text(const Histogram& h) {
                         : fmt::format("{:.2f} (95 %: {}, most {})", h.mean(), h.quantile(0.95), h.max());
 }
 
-/// Kernel kinds as people call them.
-std::string_view kernel_words(std::string_view kind) {
-  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-      {"gemm", "matrix products"},      {"conv", "convolutions"},
-      {"norm", "normalisation"},        {"pool", "pooling"},
-      {"embedding", "embeddings"},      {"elementwise", "elementwise kernels"},
-      {"optimizer", "optimiser update"}};
-  for (const auto& [name, words] : kWords) {
-    if (name == kind) return words;
-  }
-  return kind;
-}
-
-/// "compute of worker 3 on gpu3, awaited for 40 % of the step"; of all that are slow, where that is not one.
-std::string awaited_words(const Report& r) {
-  const auto& [worker, share] = r.waiting_for[0];
-  const double all = r.time_share.waiting;
-  if (share >= 0.8 * all)
-    return fmt::format("compute of {}, awaited for {:.0f} % of the step", worker, 100 * share);
-  return fmt::format("compute of slower workers, awaited for {:.0f} % of the step (most: {} {:.0f} %)",
-                     100 * all, worker, 100 * share);
-}
-
-/// "compute: matrix products 54 % (most: forward 20 %)"; of slower workers, where others wait for them.
-std::string compute_words(const Report& r) {
-  if (r.time_share.waiting >= 0.1 && r.time_share.waiting > r.time_share.compute && !r.waiting_for.empty())
-    return awaited_words(r);
-  if (r.time_share.bubble > r.time_share.compute)
-    return fmt::format("the pipeline's bubble, {:.0f} % of the step; compute {:.0f} %",
-                       100 * r.time_share.bubble, 100 * r.time_share.compute);
-  if (r.kernels.empty()) return fmt::format("compute ({:.0f} % of the step)", 100 * r.time_share.compute);
-  const KernelShare& k = r.kernels[0];
-  std::string out = fmt::format("compute: {} {:.0f} %", kernel_words(k.kind), 100 * k.share);
-  if (k.heaviest < 0.99 * k.share)
-    out += fmt::format(" (most: {} {:.0f} %)", k.heaviest_pass, 100 * k.heaviest);
-  return out;
-}
-
-/// "NCCL proxy threads, which feed the sockets": as the busiest link that is one is called, "NCCL proxy
-/// thread of gpu3" or "gRPC thread 1 of node0's worker".
-std::string network_threads(const Report& r) {
-  for (const LinkUse& use : r.links) {
-    const std::size_t end = use.name.find(" thread");
-    if (end != std::string::npos && use.name.find(" of ") != std::string::npos)
-      return use.name.substr(0, end) + " threads, which feed the sockets";
-  }
-  return "the processes that feed the sockets";
-}
-
 }  // namespace
 
 std::string memory_text(const MemoryUse& m) {
@@ -83,37 +34,6 @@ std::string memory_text(const MemoryUse& m) {
                                           : fmt::format("{:.0f} KiB", mib * 1024);
   return m.capacity.n == 0 ? used + (total < 0.995 ? "" : " GiB")
                            : fmt::format("{} of {:.3g} GiB", used, gib(m.capacity));
-}
-
-std::string resource_words(const Report& r) {
-  const std::string& path = r.bottleneck.resource;
-  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-      {"network.bandwidth", "network bandwidth"},
-      {"host.local_storage", "local storage"},
-      {"host.shared_storage", "shared storage"},
-      {"host.core_speed", "the cores that decode input"},
-      {"host.local_operations", "local storage's operations"},
-      {"host.shared_operations", "shared storage's operations"},
-      {"host.local_metadata", "opening of files on local storage"},
-      {"host.shared_metadata", "opening of files on shared storage"},
-      {"launch", "the host's launches"},
-      {"server", "the server's processor"},
-      {"latency", "latency of messages"},
-      {"host", "the host's processors: threads to be woken, or other work on them"},
-      {"library", "what the collective library's kernels move"},
-      {"timers", "retransmission timeouts (incast)"}};
-  if (path == "compute") return compute_words(r);
-  if (path == "server" && !report_input(r, "offload").empty()) return "the host's processors, at the update";
-  if (path == "threads") return network_threads(r);
-  if (path == "waiting" && !r.waiting_for.empty()) return "waiting for " + r.waiting_for[0].first;
-  const std::string& busiest = r.busiest_link.name;
-  const bool trunk = busiest.rfind("spine", 0) == 0 || busiest.find(">spine") != std::string::npos;
-  if (path == "network.bandwidth" && trunk) return "bandwidth of the leaves' uplinks";
-  for (const auto& [name, words] : kWords) {
-    if (name == path) return std::string(words);
-  }
-  if (path.rfind("links.", 0) == 0) return path.substr(6, path.rfind('.') - 6) + " bandwidth";
-  return path;
 }
 
 std::string batch_text(const Graph& graph, int64_t batch, int64_t micro_batches) {
@@ -397,15 +317,6 @@ std::string report_csv(const std::vector<Report>& reports) {
     table.add(std::move(row));
   }
   return table.csv();
-}
-
-std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b) {
-  std::vector<ReportPair> out;
-  for (const Report& x : a) {
-    const auto y = std::find_if(b.begin(), b.end(), [&](const Report& r) { return r.devices == x.devices; });
-    if (y != b.end()) out.push_back({x, *y});
-  }
-  return out;
 }
 
 Table compare_table(const std::vector<ReportPair>& pairs) {

@@ -4,24 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "app/console/labels.h"
+#include "answers/labels.h"
+#include "answers/pair.h"
 #include "app/console/table.h"
 #include "models/graph.h"
 #include "schemes/report.h"
 
 namespace tandem::app {
-
-struct Question;
-
-/// Two reports, mostly on as many devices, and the questions that they answer where these are at hand.
-struct ReportPair {
-  Report a, b;
-  const Question* asked_a = nullptr;
-  const Question* asked_b = nullptr;
-};
-
-/// Reports of both sides matched by device count; counts that stand on one side only are left out.
-std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b);
 
 /// "9.8 of 16 GiB", in MiB below one GiB.
 std::string memory_text(const MemoryUse& memory);
@@ -64,9 +53,6 @@ std::string report_csv(const std::vector<Report>& reports);
 
 /// One row per pair; the model only where several are compared.
 Table compare_table(const std::vector<ReportPair>& pairs);
-
-/// The bottleneck as people call it: "pcie bandwidth" for "links.pcie.bandwidth".
-std::string resource_words(const Report& report);
 
 /// What the step waits for, in a few words with shares, or that the model does not fit.
 std::string bound_by(const Report& report);

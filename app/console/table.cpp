@@ -191,19 +191,4 @@ std::string Table::as(std::string_view format, int columns) const {
   return text(true, columns);
 }
 
-std::string grouped(double value) {
-  const double size = std::abs(value);
-  std::string text = fmt::format("{:.{}f}", value, size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
-  const std::size_t stop = text[0] == '-' ? 1 : 0;
-  for (std::size_t at = std::min(text.find('.'), text.size()); at > stop + 3;) {
-    at -= 3;
-    text.insert(at, ",");
-  }
-  return text;
-}
-
-std::string whole(int64_t count) {
-  return count < 1000 ? std::to_string(count) : grouped(static_cast<double>(count));
-}
-
 }  // namespace tandem::app

@@ -53,9 +53,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// 1234567 -> "1,234,567"; from 1000 up without decimals, below with up to three significant digits.
-std::string grouped(double value);
-/// The same of a count: 58 -> "58", 1234567 -> "1,234,567".
-std::string whole(int64_t count);
-
 }  // namespace tandem::app

@@ -20,32 +20,6 @@ namespace tandem::app {
 
 namespace {
 
-/// A document as it was read, for writing; comments and places are gone.
-JsonWriter plain(const Json& json) {
-  switch (json.kind()) {
-    case Json::Kind::null:
-      return nullptr;
-    case Json::Kind::boolean:
-      return json.as_bool();
-    case Json::Kind::integer:
-      return json.as_int();
-    case Json::Kind::real:
-      return json.as_real();
-    case Json::Kind::text:
-      return json.as_text();
-    case Json::Kind::array: {
-      auto out = JsonWriter::array();
-      for (const Json& item : json.items()) out.push_back(plain(item));
-      return out;
-    }
-    case Json::Kind::object:
-      break;
-  }
-  auto out = JsonWriter::object();
-  for (const auto& [key, value] : json.members()) out[key] = plain(value);
-  return out;
-}
-
 /// Devices that the measurement calls otherwise than the system; in the order of their buses.
 void name_other_models(const LinkTests& tests, const System& system, std::vector<std::string>& notes) {
   std::string list;
@@ -89,7 +63,7 @@ std::string calibrated(const Arguments& arguments, const LinkTests& tests, const
   change_device_paths(fitted.document, [&](const std::string& path) {
     return moved_path(path, "", folder ? &*folder : nullptr);
   });
-  auto out = plain(fitted.document);
+  auto out = JsonWriter(fitted.document);
   out["name"] = name;
   if (fitted.document.find("sources") == nullptr) out["sources"] = JsonWriter::array();
   out["sources"].push_back("links measured: " + sources);

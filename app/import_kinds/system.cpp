@@ -6,7 +6,7 @@
 namespace tandem::app {
 
 void register_system(Registry<ImportKind>& registry) {
-  const std::vector<Flag> flags = {
+  const std::vector<Option> flags = {
       {"name", "TEXT", "what to call the system (default: as the file of --out, else imported)"},
       {"device", "NAME|FILE[,...]",
        "model of the GPUs, where the dump does not say it (tandem list devices); of unlike cards one for "

@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "app/console/labels.h"
+#include "answers/labels.h"
 #include "app/console/report_text.h"
 #include "app/console/table.h"
 #include "app/pictures/gnuplot.h"

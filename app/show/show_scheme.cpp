@@ -3,7 +3,7 @@
 
 #include "base/json_writer.h"
 
-#include "app/analysis/question.h"
+#include "answers/question.h"
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "app/pictures/draw.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/analysis/advise.h"
+#include "answers/advise.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "app/analysis/advice_text.h"
-#include "app/analysis/aims.h"
+#include "app/analysis/asking.h"
 #include "app/console/cli.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
@@ -29,23 +29,13 @@ const std::set<std::string_view>& searched() {
   return names;
 }
 
-/// The options given that hold for every way, as words of a command line.
-std::vector<std::string> passed_on(const Arguments& arguments) {
-  std::vector<std::string> out;
-  for (const Flag& flag : question_flags()) {
-    if (searched().count(flag.name) != 0) continue;
-    for (const std::string& value : arguments.all(flag.name)) {
-      out.push_back("--" + std::string(flag.name));
-      out.push_back(value);
-    }
+/// The options given that hold for every way.
+Values passed_on(const Arguments& arguments) {
+  Values out;
+  for (const Option& option : question_options()) {
+    if (searched().count(option.name) == 0) out.set(option.name, arguments.all(option.name));
   }
   return out;
-}
-
-/// The question that predict would be asked with these options.
-Question common_question(const Arguments& arguments) {
-  arguments.required("model", "resnet50");
-  return read_question(Arguments::parse(*verbs_registry().find("predict"), passed_on(arguments)));
 }
 
 std::vector<Precision> parse_precisions(std::string_view text, const Place& place) {
@@ -92,6 +82,7 @@ Space read_space(const Arguments& arguments, const Question& question) {
 
 Search read_search(const Arguments& arguments, const Question& question) {
   Search search;
+  search.stop = &interrupted;
   search.top = static_cast<std::size_t>(arguments.integer("top", 5, 1, 1000));
   search.threads = static_cast<int>(
       arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
@@ -108,8 +99,13 @@ void add(std::vector<std::string>& words, const std::string& flag, const std::st
 
 std::vector<std::string> predict_words(const Arguments& arguments, const Choice& choice) {
   std::vector<std::string> out = {"tandem", "predict"};
-  const auto common = passed_on(arguments);
-  out.insert(out.end(), common.begin(), common.end());
+  const Values common = passed_on(arguments);
+  for (const Option& option : question_options()) {
+    for (const std::string& value : common.all(option.name)) {
+      out.push_back("--" + std::string(option.name));
+      if (!option.value.empty()) out.push_back(value);
+    }
+  }
   const Candidate& c = choice.candidate;
   add(out, "scheme", c.scheme);
   add(out, "devices", std::to_string(c.devices));
@@ -168,8 +164,8 @@ std::optional<Arguments> quantised(const Arguments& arguments) {
 
 int put_advice(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "text", {"text", "json", "csv"});
-  const Aims aims = read_aims(arguments);
-  Question question = common_question(arguments);
+  arguments.required("model", "resnet50");
+  const Question question = Question::read(passed_on(arguments), hooks(arguments));
   const Space space = read_space(arguments, question);
   for (const std::string& scheme : space.schemes) resolve_scheme(scheme, option_place("schemes"));
   Search search = read_search(arguments, question);
@@ -178,15 +174,6 @@ int put_advice(const Arguments& arguments) {
     Progress progress(arguments);
     search.progress = [&](std::string_view text) { progress.show(text); };
     advice = advise(question, space, search);
-  }
-  for (Choice& choice : advice.ranked) {
-    Question own = common_question(arguments);
-    own.scheme = resolve_scheme(choice.candidate.scheme, option_place("schemes"));
-    own.batch = choice.candidate.batch;
-    own.precision = choice.candidate.precision;
-    own.recompute = choice.recompute;
-    own.offload = choice.offload;
-    add_aims(aims, own, choice.report);
   }
   AdviceContext context;
   context.system = &question.system;
@@ -220,9 +207,9 @@ int run_advise(const Arguments& arguments) {
   }
 }
 
-std::vector<Flag> advise_flags() {
-  std::vector<Flag> flags;
-  for (const Flag& flag : question_flags()) {
+std::vector<Option> advise_flags() {
+  std::vector<Option> flags;
+  for (const Option& flag : question_options()) {
     if (searched().count(flag.name) == 0) flags.push_back(flag);
   }
   flags.insert(
@@ -240,8 +227,6 @@ std::vector<Flag> advise_flags() {
        {"offload", "off|WHAT[+WHAT...]", "default: off, and where nothing fits as little as lets a way fit"},
        {"top", "N", "choices to show, the best of each division of the model; default 5"},
        {"threads", "N", "default: one per processor; the result does not depend on it"}});
-  const std::vector<Flag> aims = aim_flags();
-  flags.insert(flags.end(), aims.begin(), aims.end());
   flags.insert(flags.end(), {{"format", "FORMAT", "text (default), json or csv"}, out_flag(), quiet_flag()});
   return flags;
 }

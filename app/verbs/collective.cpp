@@ -7,10 +7,10 @@
 #include <memory>
 #include <optional>
 
-#include "app/analysis/question.h"
+#include "answers/question.h"
 #include "app/collective_table.h"
 #include "app/console/cli.h"
-#include "app/console/labels.h"
+#include "answers/labels.h"
 #include "app/console/output.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -459,7 +459,7 @@ int collective(const Arguments& arguments) {
 }  // namespace
 
 void register_collective(Registry<Verb>& registry) {
-  const std::vector<Flag> board = board_flags();
+  const std::vector<Option> board = board_flags();
   registry.add(
       {.name = "collective",
        .summary = "one collective over a range of sizes, as nccl-tests prints it, next to a measured log",

@@ -5,14 +5,13 @@
 #include <deque>
 #include <fstream>
 
-#include "app/analysis/aims.h"
-#include "app/analysis/answer.h"
-#include "app/analysis/board.h"
+#include "answers/answer.h"
+#include "answers/board.h"
 #include "app/analysis/compare_ops.h"
 #include "app/analysis/compare_rows.h"
-#include "app/analysis/question.h"
+#include "app/analysis/asking.h"
 #include "app/analysis/sides.h"
-#include "app/analysis/what_if.h"
+#include "answers/what_if.h"
 #include "app/console/cli.h"
 #include "app/console/goodput_text.h"
 #include "app/console/interrupt.h"
@@ -224,7 +223,9 @@ Answered answer_sides(const Arguments& arguments, const std::string& model, cons
   Progress progress(arguments);
   Answered out;
   for (const Side& side : sides) {
-    Question& q = questions.emplace_back(read_question(side.arguments, model, side.system, side.sets));
+    Hooks with = hooks(arguments);
+    if (side.letter != 'A') with.note = {};  // it was said of A
+    Question& q = questions.emplace_back(Question::read(values_of(side, model), with));
     out.asked.push_back(&q);
     if (!side.arguments.has("devices"))
       q.devices = {std::min<int64_t>(q.system.accelerator_count(), kMostDevices)};
@@ -241,12 +242,10 @@ Answered answer_sides(const Arguments& arguments, const std::string& model, cons
     if (s > 0) share_anchor(*out.asked[0], q);
   }
   for (std::size_t s = 0; s < sides.size(); ++s) {
-    const Aims aims = read_aims(sides[s].arguments);
     out.reports.emplace_back();
     for (const int64_t n : out.asked[s]->devices) {
       progress.show(fmt::format("{} on {} device{} of {} ...", model, n, n == 1 ? "" : "s", sides[s].letter));
-      out.reports.back().push_back(answer(*out.asked[s], n));
-      add_aims(aims, *out.asked[s], out.reports.back().back());
+      out.reports.back().push_back(predict(*out.asked[s], n));
     }
   }
   return out;
@@ -311,7 +310,7 @@ int put_two(const Arguments& arguments, const std::vector<Answered>& all, const 
   const auto boards = board_answers(arguments, pairs);
   const auto& [x, y, asked_x, asked_y] = pairs.front();
   const std::string changes = changed_system("", sides[1].sets);
-  const bool alone = arguments.words().size() == 1, board = sides[0].arguments.equal(sides[1].arguments);
+  const bool alone = arguments.words().size() == 1, board = sides[0].arguments == sides[1].arguments;
   const std::string head =
       fmt::format("A  {}: {}\n", title_beside(x, y), asked_x->system.summary()) +
       (alone && board ? fmt::format("B  the same{}\n", changes)
@@ -349,13 +348,10 @@ int compare_systems(const Arguments& arguments) {
 
 int compare(const Arguments& arguments) {
   if (arguments.has("model")) return compare_systems(arguments);
-  for (const Flag& flag : question_flags()) {
-    if (arguments.has(flag.name))
-      throw UsageError(fmt::format("--{} is for systems: name a model with --model", flag.name));
-  }
-  for (const Flag& flag : aim_flags()) {
-    if (arguments.has(flag.name))
-      throw UsageError(fmt::format("--{} is for systems: ask predict, and compare its reports", flag.name));
+  for (const Option& option : question_options()) {
+    if (arguments.has(option.name))
+      throw UsageError(fmt::format(
+          "--{} is for systems: name a model with --model, or ask predict and compare its reports", option.name));
   }
   for (const std::string& word : arguments.words()) {
     if (word == "-" || std::ifstream(word)) continue;
@@ -374,9 +370,9 @@ int compare(const Arguments& arguments) {
   return compare_reports(arguments);
 }
 
-std::vector<Flag> compare_flags() {
-  std::vector<Flag> flags;
-  for (Flag flag : question_flags()) {
+std::vector<Option> compare_flags() {
+  std::vector<Option> flags;
+  for (Option flag : question_options()) {
     if (flag.name == "system") continue;
     if (flag.name == "anchor")
       flag.help = "a rate in samples/s measured on N devices of A; B has the same cards";
@@ -390,8 +386,6 @@ std::vector<Flag> compare_flags() {
     flags.push_back(flag);
     if (flag.name == "set") flags.push_back({"set-b", "PATH=VALUE", "the same of B only", true});
   }
-  const std::vector<Flag> aims = aim_flags();
-  flags.insert(flags.end(), aims.begin(), aims.end());
   let_sides_say(flags);
   flags.insert(flags.end(), {format_flag(), out_flag(), quiet_flag()});
   return flags;

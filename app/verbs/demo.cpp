@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "app/analysis/answer.h"
-#include "app/analysis/question.h"
+#include "answers/answer.h"
+#include "answers/question.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "app/console/report_text.h"
@@ -28,19 +28,11 @@ constexpr const char* kSystems[] = {"v100-pcie-8x", "dgx1-v100"};
 constexpr const char* kScheme = "pytorch-ddp";
 
 Question question(const std::string& model, const std::string& system) {
-  Question q{.graph = Graph::load(model),
-             .system = System::load(system),
-             .scheme = resolve_scheme(kScheme, Place{}),
-             .system_text = system,
-             .sets = {},
-             .devices = {1, 2, 4, 8},
-             .anchor = {},
-             .disturbance = {},
-             .beside = {}};
-  q.batch = 32;
-  q.precision = Precision::fp16;
-  q.optimizer = &optimizer("momentum");
-  return q;
+  return Question::of({{"model", model},
+                       {"system", system},
+                       {"scheme", kScheme},
+                       {"devices", "1,2,4,8"},
+                       {"precision", "fp16"}});
 }
 
 /// Share of a step that several devices lose where nobody waits for communication.
@@ -55,7 +47,7 @@ std::string chapter(const std::string& model, const std::filesystem::path& folde
   std::string out;
   for (const char* system : kSystems) {
     const Question q = question(model, system);
-    const auto reports = answer(q);
+    const auto reports = predict(q);
     out += fmt::format("{} ({} parameters) on {}\n{}\n", model,
                        count_text(static_cast<double>(q.graph.parameter_elements())), system,
                        report_table(reports).text(true, columns));

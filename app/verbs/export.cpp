@@ -11,7 +11,7 @@
 #include <set>
 #include "base/json_writer.h"
 
-#include "app/analysis/question.h"
+#include "answers/question.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "schemes/report.h"

@@ -90,12 +90,12 @@ int import_files(const Arguments& arguments) {
   return kind.run(arguments, files);
 }
 
-std::vector<Flag> all_flags() {
-  std::vector<Flag> flags;
+std::vector<Option> all_flags() {
+  std::vector<Option> flags;
   for (const ImportKind& kind : import_kinds_registry().all()) {
-    for (const Flag& flag : kind.flags) {
+    for (const Option& flag : kind.flags) {
       const bool known =
-          std::any_of(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == flag.name; });
+          std::any_of(flags.begin(), flags.end(), [&](const Option& f) { return f.name == flag.name; });
       if (!known) flags.push_back(flag);
     }
   }

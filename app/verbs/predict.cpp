@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <set>
 
-#include "app/analysis/aims.h"
-#include "app/analysis/answer.h"
-#include "app/analysis/elasticity.h"
-#include "app/analysis/question.h"
-#include "app/analysis/what_if.h"
+#include "answers/answer.h"
+#include "answers/elasticity.h"
+#include "app/analysis/asking.h"
+#include "app/analysis/elasticity_text.h"
+#include "answers/what_if.h"
 #include "app/console/cli.h"
 #include "app/console/goodput_text.h"
 #include "app/console/interrupt.h"
@@ -110,15 +110,14 @@ std::string side_by_side_lines(const std::vector<Report>& reports) {
   return out;
 }
 
-int predict(const Arguments& arguments) {
+int run_predict(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   check_out(arguments);
   say_interrupts();
   Question question = read_question(arguments);
   question.timeline = format == "json" && !arguments.has("no-timeline");
-  const Aims aims = read_aims(arguments);
   if (arguments.has("elasticities")) {
-    if (aims.failures)
+    if (question.failures)
       refuse_option("elasticities", "is another question than that of failures: ask them apart");
     Progress progress(arguments);
     progress.show("turning each resource of the machine ...");
@@ -134,9 +133,7 @@ int predict(const Arguments& arguments) {
     Progress progress(arguments);
     for (const int64_t n : question.devices) {
       progress.show(fmt::format("simulating {} device{} ...", n, n == 1 ? "" : "s"));
-      reports.push_back(answer(question, n));
-      note_idle_settings(question, reports.back());
-      add_aims(aims, question, reports.back());
+      reports.push_back(predict(question, n));
     }
   }
   if (format == "csv") put_result(arguments, report_csv(reports));  // of what does not fit, too
@@ -157,12 +154,11 @@ int predict(const Arguments& arguments) {
 }  // namespace
 
 void register_predict(Registry<Verb>& registry) {
-  auto flags = question_flags();
-  const std::vector<Flag> aims = aim_flags();
-  flags.insert(flags.end(), aims.begin(), aims.end());
+  auto flags = question_options();
   flags.insert(flags.end(), {{"elasticities", "",
                               "instead: by how many per cent the throughput grows with each link, store, the "
                               "devices' and servers' speed, and what it would be without their limit"},
+                             question_flag(),
                              format_flag(),
                              out_flag(),
                              no_timeline_flag(),
@@ -173,7 +169,7 @@ void register_predict(Registry<Verb>& registry) {
        .summary = "simulate a model on a system under a scheme: throughput, staleness, memory, bottleneck",
        .usage = "--model NAME --system NAME [options]",
        .flags = std::move(flags),
-       .run = predict,
+       .run = run_predict,
        .details = "Quantities carry their unit (25us, 12GB/s, 100Gbit/s, 11GiB).\n\nExample\n"
                   "  tandem predict --model vgg16 --system v100-pcie-8x --scheme pytorch-ddp --batch 64 "
                   "--devices 1,2,4,8"});

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "app/analysis/question.h"
+#include "answers/question.h"
 #include "app/console/cli.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"

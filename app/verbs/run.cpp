@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "app/analysis/progress.h"
-#include "app/analysis/question.h"
+#include "answers/progress.h"
+#include "answers/question.h"
 #include "app/console/cli.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
@@ -466,7 +466,7 @@ int run(const Arguments& a) {
 
 namespace {
 
-Flag data_flag() {
+Option data_flag() {
   return {
       "data", "NAME|FILE|FOLDER",
       "synthetic (default), digits, .csv files with the class last, joined by commas; pictures: a folder "
@@ -475,8 +475,8 @@ Flag data_flag() {
       "them type=uint16 (default) or type=uint32, skip=BYTES of a header"};
 }
 
-std::vector<Flag> run_flags() {
-  std::vector<Flag> out{
+std::vector<Option> run_flags() {
+  std::vector<Option> out{
       {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
       {"scheme", "NAME[:key=value,...]", "synchronisation scheme; default allreduce"},
       {"devices", "N[,N...]",
@@ -527,7 +527,7 @@ std::vector<Flag> run_flags() {
       no_timeline_flag(),
       {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
       quiet_flag()};
-  const std::vector<Flag> progress = progress_flags();
+  const std::vector<Option> progress = progress_flags();
   out.insert(out.end() - 5, progress.begin(), progress.end());
   out.insert(out.end() - 5,
              {{"loss-window", "SAMPLES",
@@ -535,7 +535,7 @@ std::vector<Flag> run_flags() {
               {"measure-noise", "",
                "measure the gradient noise scale from each worker's gradients and their sum: two workers or "
                "more with --scheme allreduce"}});
-  const std::vector<Flag> tuning = fine_tuning_flags(), loading = loading_flags();
+  const std::vector<Option> tuning = fine_tuning_flags(), loading = loading_flags();
   out.insert(out.begin() + 1, tuning.begin(), tuning.end());
   out.insert(out.end() - 10, loading.begin(), loading.end());
   return out;

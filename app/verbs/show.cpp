@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/analysis/question.h"
+#include "answers/question.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "app/show/show.h"
@@ -42,7 +42,7 @@ int show(const Arguments& arguments) {
 }  // namespace
 
 void register_show(Registry<Verb>& registry) {
-  const std::vector<Flag> board = board_flags();  // of show system, too
+  const std::vector<Option> board = board_flags();  // of show system, too
   registry.add(
       {.name = "show",
        .summary =

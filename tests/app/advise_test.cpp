@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "app/analysis/advice_text.h"
-#include "app/analysis/advise.h"
+#include "answers/advise.h"
 #include "sim/capacity.h"
 #include "tests/app/tool.h"
 
@@ -35,14 +35,7 @@ struct Asked {
   Space space;
   explicit Asked(const std::string& model, const std::string& system, int64_t devices, int64_t samples,
                  std::vector<std::string> schemes)
-      : question{.graph = Graph::load(model),
-                 .system = System::load(system),
-                 .scheme = resolve_scheme("allreduce", Place{}),
-                 .anchor = {},
-                 .disturbance = {},
-                 .beside = {}} {
-    question.optimizer = &optimizer("momentum");
-    question.system_text = system;
+      : question(Question::of({{"model", model}, {"system", system}})) {
     space = {&question.graph, &question.system, std::move(schemes), devices, samples, {Precision::fp32}};
   }
   Advice answer(int threads = 1) {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/analysis/why.h"
+#include "answers/why.h"
 #include "base/json.h"
 #include "tests/app/tool.h"
 

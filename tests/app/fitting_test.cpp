@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is said where a model does not fit: quickly, never empty, and what people do first.
-#include "app/analysis/fitting.h"
+#include "answers/fitting.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

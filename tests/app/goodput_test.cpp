@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/analysis/goodput.h"
+#include "answers/goodput.h"
 
 #include <gtest/gtest.h>
 

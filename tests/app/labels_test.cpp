@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A changed machine says so wherever it is named, and reports are called by what tells them apart.
-#include "app/console/labels.h"
+#include "answers/labels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/analysis/progress.h"
+#include "answers/progress.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

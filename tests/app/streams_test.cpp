@@ -100,7 +100,7 @@ TEST(Streams, EveryVerbHasHelpThatNamesItsOptions) {
     EXPECT_EQ(result.status, 0);
     EXPECT_EQ(result.err, "");
     EXPECT_THAT(result.out, HasSubstr("Usage: tandem " + std::string(verb.name)));
-    for (const Flag& flag : verb.flags) EXPECT_THAT(result.out, HasSubstr("--" + std::string(flag.name)));
+    for (const Option& flag : verb.flags) EXPECT_THAT(result.out, HasSubstr("--" + std::string(flag.name)));
     EXPECT_EQ(tool({"help", std::string(verb.name)}).out, result.out);
     EXPECT_THAT(tool({}).out, HasSubstr(std::string(verb.name)));
   }

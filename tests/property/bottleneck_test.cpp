@@ -7,7 +7,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "app/analysis/elasticity.h"
+#include "answers/elasticity.h"
 #include "models/optimizer.h"
 
 namespace tandem::tests {
@@ -15,19 +15,12 @@ namespace {
 
 Question question(const std::string& model, const std::string& system, const std::string& scheme,
                   int64_t batch) {
-  Question q{.graph = Graph::load(model),
-             .system = System::load(system, {}),
-             .scheme = resolve_scheme(scheme, Place{}),
-             .system_text = system,
-             .sets = {},
-             .devices = {},
-             .anchor = {},
-             .disturbance = {},
-             .beside = {}};
+  Question q = Question::of({{"model", model},
+                             {"system", system},
+                             {"scheme", scheme},
+                             {"batch", std::to_string(batch)},
+                             {"precision", "fp16"}});
   q.devices = {std::min<int64_t>(8, q.system.accelerator_count())};
-  q.batch = batch;
-  q.precision = Precision::fp16;
-  q.optimizer = &optimizer("momentum");
   return q;
 }
 

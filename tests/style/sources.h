@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 inline const std::map<std::string, int> kFloors = {{"base", 0},        {"models", 1}, {"topologies", 1},
                                                    {"schemes", 2},     {"sim", 3},    {"exec", 3},
-                                                   {"calibration", 4}, {"app", 5},    {"tests", 6}};
+                                                   {"answers", 4}, {"calibration", 5}, {"app", 6},    {"tests", 7}};
 
 /// The floors of the folders inside a room, where one stands on another; "." is the room's own folder.
 /// Folders that are not named here hold components, which stand on all that is.

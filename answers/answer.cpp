@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answers/answer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "answers/elasticity.h"
+#include "answers/failures.h"
+#include "answers/fitting.h"
+#include "answers/progress.h"
+#include "answers/what_if.h"
+#include "sim/plan/placement.h"
+#include "sim/simulation.h"
+
+namespace tandem::answers {
+
+namespace {
+
+/// That the rows beside those which a log corrects rest on stock figures.
+void note_unmeasured(const Question& q, Report& report) {
+  if (!q.measured || report.devices == 1) return;
+  std::set<int64_t> counts;
+  for (const MeasuredCollective& each : q.measured->all) counts.insert(each.devices);
+  for (const char* kind : {"all-reduce", "all-gather", "reduce-scatter"}) {
+    if (q.measured->find(kind, report.devices) != nullptr) return;
+  }
+  report.notes.push_back(fmt::format(
+      "collectives were measured on {} devices only: stock figures here, not to be held against those",
+      fmt::join(counts, ", ")));
+}
+
+}  // namespace
+
+namespace {
+
+/// Goodput, and the time to a target.
+void add_aims(const Question& q, Report& report) {
+  if (q.failures) add_goodput(q, *q.failures, report);
+  if (!q.target || !report.fits) return;
+  const Prediction p = q.prediction(report.devices);
+  const auto program = Simulation(p).program(make_cluster(q.system, report.devices));
+  add_progress(*q.target, q.graph, *program, report);
+}
+
+}  // namespace
+
+Report predict(const Question& q, int64_t devices, Depth depth) {
+  const auto start = std::chrono::steady_clock::now();
+  const Prediction p = q.prediction(devices);
+  Report report = depth == Depth::rate && q.then.empty() ? simulate_rate(p) : simulate(p);
+  if (report.fits && depth == Depth::full) find_bottleneck(q, report);
+  note_unmeasured(q, report);
+  if (const std::string label = q.system_label(); label != q.system.name())
+    report.inputs.emplace_back("system_label", label);
+  for (const auto& [path, value] : q.sets) report.inputs.emplace_back("set." + path, value);
+  if (depth == Depth::full) note_idle_settings(q, report);
+  if (depth != Depth::rate) add_aims(q, report);
+  report.question = q.to_json();
+  report.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+std::vector<Report> predict(const Question& question, Depth depth) {
+  std::vector<Report> out;
+  for (const int64_t n : question.devices) out.push_back(predict(question, n, depth));
+  return out;
+}
+
+void check_fits(const Question& question, const std::vector<Report>& reports) {
+  int64_t most = 0;
+  for (const Report& r : reports) {
+    if (r.fits) return;
+    most = std::max(most, r.devices);
+  }
+  if (most > 0) throw InputError(fit_text(question, most));
+}
+
+}  // namespace tandem::answers

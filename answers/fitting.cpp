@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answers/fitting.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/precision.h"
+#include "sim/capacity.h"
+
+namespace tandem::answers {
+
+namespace {
+
+/// What is changed; bits are in the order in which people try.
+enum Change : uint32_t { kHalf = 1, kStored = 2, kAgain = 4, kLoss = 8 };
+constexpr int64_t kShortest = 128;
+
+/// The model's name with another length of its sequences.
+std::string with_sequence(const std::string& model, int64_t tokens) {
+  const std::string key = "sequence=";
+  const auto at = model.find(key);
+  if (at == std::string::npos || (model[at - 1] != ':' && model[at - 1] != ','))
+    return fmt::format("{}{}{}{}", model, model.find(':') == std::string::npos ? ":" : ",", key, tokens);
+  const auto end = model.find(',', at);
+  return fmt::format("{}{}{}{}", model.substr(0, at), key, tokens,
+                     end == std::string::npos ? "" : model.substr(end));
+}
+
+class Fitting {
+ public:
+  Fitting(const Question& question, int64_t devices) : q_(question), devices_(devices) {
+    adapts_ = q_.graph.frozen_elements() > 0 && element_bytes(q_.precision) < 4;
+  }
+
+  std::vector<std::string> all() const {
+    std::vector<uint32_t> fitting;
+    std::vector<uint32_t> sets;
+    for (uint32_t set = 1; set < 16; ++set) sets.push_back(set);
+    std::stable_sort(sets.begin(), sets.end(),
+                     [](uint32_t a, uint32_t b) { return std::popcount(a) < std::popcount(b); });
+    std::vector<std::string> out;
+    for (const uint32_t set : sets) {
+      const bool more =
+          std::any_of(fitting.begin(), fitting.end(), [&](uint32_t f) { return (f & set) == f; });
+      if (more || !sensible(set) || !fits(set, q_.model_text)) continue;
+      fitting.push_back(set);
+      out.push_back(words(set, ""));
+    }
+    if (std::string text = shorter(); !text.empty()) out.insert(out.begin() + (out.empty() ? 0 : 1), text);
+    if (out.size() > 4) out.resize(4);
+    return out;
+  }
+
+ private:
+  bool told(const std::string& key, const std::string& value) const {
+    return std::find(q_.memory.begin(), q_.memory.end(), std::pair(key, value)) != q_.memory.end();
+  }
+
+  bool sensible(uint32_t set) const {
+    const bool stores = q_.adapter && q_.adapter->store.empty();
+    if ((set & kHalf) && (!adapts_ || (set & kStored) || told("weights", "half"))) return false;
+    if ((set & kStored) && (!adapts_ || !stores)) return false;
+    if ((set & kAgain) && q_.recompute.blocks) return false;
+    return !((set & kLoss) && (q_.graph.tokens_per_sample() == 0 || told("loss", "fused")));
+  }
+
+  /// Halved until it fits, and what has to be changed beside that.
+  std::string shorter() const {
+    const int64_t now = q_.graph.tokens_per_sample();
+    for (const uint32_t set : {0U, uint32_t{kHalf}, uint32_t{kAgain}, uint32_t{kHalf | kAgain}}) {
+      if (set != 0 && !sensible(set)) continue;
+      for (int64_t tokens = now / 2; tokens >= std::max(kShortest, now / 16); tokens /= 2) {
+        const std::string model = with_sequence(q_.model_text, tokens);
+        if (fits(set, model)) return words(set, "--model " + model);
+      }
+    }
+    return "";
+  }
+
+  Graph graph_of(const std::string& model, bool stored) const {
+    Graph graph = Graph::load(model);
+    if (q_.adapter) {
+      const Adapter adapter = stored ? parse_adapter(stored_text(), {}) : *q_.adapter;
+      graph = with_adapter(graph, adapter, {});
+    }
+    return q_.frozen.empty() ? std::move(graph) : with_frozen(graph, q_.frozen, {});
+  }
+
+  std::string stored_text() const { return "q" + to_text(*q_.adapter); }
+
+  bool fits(uint32_t set, const std::string& model) const {
+    try {
+      Prediction p = q_.prediction(devices_);
+      const bool stored = (set & kStored) != 0;
+      std::optional<Graph> graph;
+      if (stored || model != q_.model_text) graph = graph_of(model, stored);
+      if (graph) p.job.graph = &*graph;
+      if (set & kAgain) p.job.recompute = {.blocks = true};
+      if (set & kHalf) p.memory.emplace_back("weights", "half");
+      if (set & kLoss) p.memory.emplace_back("loss", "fused");
+      return memory_on(p, devices_).fits();
+    } catch (const InputError&) {
+      return false;
+    }
+  }
+
+  std::string words(uint32_t set, const std::string& model) const {
+    std::vector<std::string> parts, memory;
+    if (!model.empty()) parts.push_back(model);
+    if (set & kStored) parts.push_back("--adapter " + stored_text());
+    if (set & kHalf) memory.push_back("weights=half");
+    if (set & kLoss) memory.push_back("loss=fused");
+    if (!memory.empty()) parts.push_back(fmt::format("--memory {}", fmt::join(memory, ",")));
+    if (set & kAgain) parts.push_back("--recompute blocks");
+    return fmt::format("{}", fmt::join(parts, " and "));
+  }
+
+  const Question& q_;
+  const int64_t devices_;
+  bool adapts_ = false;
+};
+
+}  // namespace
+
+std::string fit_text(const Question& question, int64_t devices) {
+  return fit_advice(question.prediction(devices), Fitting(question, devices).all());
+}
+
+}  // namespace tandem::answers

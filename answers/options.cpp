@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of options: what can be asked.
+#include "answers/aims.h"
+#include "answers/question.h"
+
+namespace tandem::answers {
+
+std::vector<Option> fine_tuning_flags() {
+  return {
+      {"adapter", "NAME[:key=value,...]",
+       "fine-tuning: lora:rank=16 learns small matrices beside weights that stay, which are kept in 2 bytes "
+       "with bf16 and fp16 (--memory weights=fp32: in 4); qlora stores them in 4 bits "
+       "(store=nf4|nf4-dq|int8|half); on=default (query+value, as PEFT has it), all-linear (PEFT's), "
+       "attention, mlp, head, or names of layers, joined by +; dropout=0.05"},
+      {"freeze", "LAYER[,LAYER...]", "layers whose weights stay as they are: embedding,decoder.0"},
+  };
+}
+
+Option batch_split_flag() {
+  return {"batch-split", "even|speed|N,N,...",
+          "how samples are divided where devices differ: the same batch for all (default), in proportion to "
+          "the rate that each has alone, as many in all, or so many for each in turn; gradients are averaged "
+          "over samples", false, {}, "even"};
+}
+
+Option offload_flag() {
+  return {"offload", "off|WHAT[+WHAT...]",
+          "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "
+          "parameters (zero:stage=3), activations (kept by --recompute blocks); default off", false, {}, "off"};
+}
+
+Option recompute_flag() {
+  return {"recompute", "off|blocks|...",
+          "what backward makes again instead of keeping it: all that is inside repeated blocks; "
+          "\"products\", all "
+          "of that but attention and every second matrix product (torchtitan); or some of norms, activations "
+          "and attention joined by +; default off, or the preset's"};
+}
+
+Option batch_norm_flag() {
+  return {
+      "batch-norm", "local|sync",
+      "whose samples batch normalisation takes its statistics over: each device's own (default), or those "
+      "of all devices (SyncBatchNorm), which sum them in both passes of every such layer", false, {}, "local"};
+}
+
+std::vector<Option> board_flags() {
+  return {
+      {"without", "KIND", "the system without its links of that kind: nvlink", true},
+      {"with-bridges", "A-B[,A-B...]",
+       "NVLink bridges between cards that have a connector for one, by number: 0-1,2-3"},
+      {"swap", "device=NAME", "other accelerators on the same board (tandem list devices)"},
+      {"place", "N[,N...]", "which devices of a node are used, by number: 0,1,4,5; default the first"},
+  };
+}
+
+namespace {
+
+/// What predictions ask of input, beside what runs do.
+std::vector<Option> input_flags() {
+  std::vector<Option> out{
+      {"input", "real|synthetic",
+       "real (default): storage, decoding and copies count; synthetic: data on the device", false, {}, "real"},
+      {"data", "NAME|FILE|FOLDER",
+       "as of run: pictures in storage, a folder or a .rec file, whose number, size and format count instead "
+       "of the model file's sample; digits, .csv files, tokens:FILE.bin and synthetic lie in the host's "
+       "memory, so that nothing is read or decoded"},
+      {"decode", "host|device", "who decodes: the host's cores (default) or the device, as DALI does", false, {}, "host"},
+      {"epoch", "later|first",
+       "later (default): the page cache holds what it has room for; first: nothing was read before", false, {}, "later"},
+      {"staged", "", "data was copied to the nodes' own disks, although storage is shared"}};
+  const std::vector<Option> loading = loading_flags();
+  out.insert(out.end(), loading.begin(), loading.end());
+  return out;
+}
+
+}  // namespace
+
+namespace {
+
+std::vector<Option> all_options() {
+  std::vector<Option> out{
+      {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
+      {"system", "NAME|FILE", "the machine (tandem list systems)"},
+      {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... and all that the system has, at most 64"},
+      {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce", false, {}, "allreduce"},
+      {"batch", "N", "samples per device and iteration; default 32", false, {}, "32"},
+      batch_split_flag(),
+      {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8", false, {}, "fp32"},
+      {"optimizer", "NAME",
+       "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, adafactor, lamb "
+       "(tandem list optimizers), or none: no update", false, {}, "momentum"},
+      {"recipe", "NAME|FILE",
+       "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
+       "pytorch; all: tandem list recipes"},
+      recompute_flag(),
+      offload_flag(),
+      batch_norm_flag(),
+      {"memory", "KEY=VALUE,...",
+       "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
+       "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
+       "modules=lazy|eager, kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped, "
+       "sums=parameters|fp32, "
+       "operators=pytorch|cudnn, gathered=again|kept, decay=on|off"},
+      {"anchor", "RATE[@N]",
+       "samples/s measured on N devices (default 1): scales the compute costs to meet it"},
+      {"set", "PATH=VALUE",
+       "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s, host.memory=64GiB; or break "
+       "it: "
+       "faults.cpu0:cpu1=0.5 (half the bandwidth), faults.node1/nic0=down, faults.gpu3=0.8 (speed)",
+       true},
+      {"with", "JOB",
+       "another job on the next free devices, sharing links: \"DEVICES MODEL [SCHEME [BATCH]]\"", true},
+      {"then", "NETWORK",
+       "another network that is trained in turn on the same devices, as the discriminator of a generator: "
+       "\"PASSES MODEL [BATCH]\", how often each sample of --model passes through it",
+       true},
+      {"iterations", "N",
+       "iterations of each worker to simulate, their mean where workers do not wait for each other; default: "
+       "as many as steady figures need"},
+      {"jitter", "SIGMA",
+       "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},
+      {"stragglers", "share=S,slow=F",
+       "devices that are slow for good: each with probability S, drawn once from the seed, computes F times "
+       "as long; share=0.01,slow=1.5"},
+      {"pauses", "every=T,for=T",
+       "pauses at random in a device's work, every so often in the mean and exponentially long; "
+       "every=60s,for=0.5s"},
+      {"profile", "NAME|FILE", "kernel costs; default stock, the curves fitted to published measurements", false, {}, "stock"},
+      {"collective-profile", "FILE",
+       "measured collectives (tandem import nccl-tests) that correct those of the same devices; one of "
+       "all-reduce, all-gather and reduce-scatter corrects the others"},
+      {"seed", "N", "of the random numbers; default 1", false, {}, "1"},
+  };
+  const std::vector<Option> tuning = fine_tuning_flags();
+  out.insert(out.begin() + 1, tuning.begin(), tuning.end());
+  for (const std::vector<Option>& more : {board_flags(), input_flags()})
+    out.insert(out.end(), more.begin(), more.end());
+  for (const std::vector<Option>& more : {failure_flags(), progress_flags()})
+    out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
+}  // namespace
+
+const std::vector<Option>& question_options() {
+  static const std::vector<Option> all = all_options();
+  return all;
+}
+
+std::string_view fallback(std::string_view name) {
+  for (const Option& option : question_options()) {
+    if (option.name == name) return option.fallback;
+  }
+  TANDEM_CHECK(false);
+  return {};
+}
+
+std::vector<Option> loading_flags() {
+  return {
+      {"decode-workers", "N",
+       "threads of each device that read samples, and as many that decode them; default 1, in predictions "
+       "an even share of the host's cores"},
+      {"prefetch", "N",
+       "batches of each device that are read, decoded or copied at once, 0: the next is read when a step "
+       "has ended, by one thread unless --decode-workers says more; default 4"}};
+}
+
+}  // namespace tandem::answers

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Two answers side by side.
+#include <vector>
+
+#include "answers/question.h"
+#include "schemes/report.h"
+
+namespace tandem::answers {
+
+/// Two reports, mostly on as many devices, and the questions that they answer where these are at hand. Does
+/// not own the questions.
+struct ReportPair {
+  Report a, b;
+  const Question* asked_a = nullptr;
+  const Question* asked_b = nullptr;
+};
+
+/// Reports of both sides matched by device count; counts that stand on one side only are left out.
+std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b);
+
+}  // namespace tandem::answers

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What is asked: a model, a machine, a way to train, and how sure the answer is to be. A value.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "answers/aims.h"
+#include "answers/values.h"
+#include "base/json.h"
+#include "base/json_writer.h"
+#include "models/adapter.h"
+#include "models/graph.h"
+#include "schemes/scheme.h"
+#include "sim/simulate.h"
+#include "topologies/system.h"
+
+namespace tandem::answers {
+
+/// What the program that asks adds. Each may be unset: then a question that needs it is an InputError, and
+/// remarks go nowhere. Called by the thread that reads the question.
+struct Hooks {
+  /// Writes what `data` names ("digits", a folder, a file), read for `graph`, into `loading`.
+  std::function<void(const std::string& data, const Graph& graph, Loading& loading)> open_data;
+  /// The measured collectives of a file.
+  std::function<std::shared_ptr<const MeasuredCollectives>(const std::string& file)> read_collectives;
+  /// A remark for a person.
+  std::function<void(std::string_view)> note;
+};
+
+/// Every option of a question: the one table from which come flags, help, JSON keys and their schema.
+const std::vector<Option>& question_options();
+/// Option::fallback of one of them.
+std::string_view fallback(std::string_view name);
+
+/// The options of a "tandem-question-1" document, or of the reports in a "tandem-reports-2" document, which
+/// must all be about one question; each knows where it stands. Throws InputError: an unknown key, with the
+/// nearest; a value of the wrong kind; reports without a question or of several.
+Values values_of(const Json& document);
+
+/// Owns all that it names: copy it, compare it, send it to a thread. Copies share model and machine and are
+/// cheap. Any thread may read it. Made by read() or from_json(); members may be changed afterwards, but
+/// to_json() and hash() tell what was asked in words, and of the members only `devices`.
+struct Question {
+  /// Of options by name ("model", "system", "batch" ...), those of question_options(). `model` and `system`
+  /// may be JSON documents instead of names. Reads the files that the options name and no others. Throws
+  /// UsageError and InputError (answers/values.h says which).
+  static Question read(const Values& values, const Hooks& hooks = {});
+  /// The same of pairs: {{"model", "vgg16"}, {"system", "dgx1-v100"}, {"batch", "64"}}.
+  static Question of(const std::vector<std::pair<std::string, std::string>>& options,
+                     const Hooks& hooks = {});
+  /// Of a document as values_of() takes it. Throws InputError at the place in the document.
+  static Question from_json(const Json& document, const Hooks& hooks = {});
+  /// The same question with other values of some options; an empty value takes an option away. Model and
+  /// machine are not read again where they stay the same.
+  Question with(const std::vector<std::pair<std::string, std::string>>& changes,
+                const Hooks& hooks = {}) const;
+  /// A "tandem-question-1" document: what was asked that is not the default, the device counts always. Reads
+  /// back as an equal question.
+  JsonWriter to_json() const;
+  /// Of to_json() and of the contents of the model and the machine: equal for equal questions of one
+  /// version, whatever the order and spelling in which they were asked. FNV-1a, 64 bits. O(document).
+  uint64_t hash() const;
+  bool operator==(const Question& other) const { return hash() == other.hash(); }
+
+  Values given{};  ///< as asked
+  Graph graph;
+  System system;
+  ResolvedScheme scheme;
+  std::string system_text{};                                ///< as written: name, file or document
+  std::string model_text{};                                 ///< the same
+  std::optional<Adapter> adapter{};                         ///< --adapter, which `graph` has
+  std::vector<std::string> frozen{};                        ///< --freeze, the same
+  std::vector<std::pair<std::string, std::string>> sets{};  ///< changes of the system, in order
+  std::vector<int64_t> devices{};
+  int64_t batch = 32;
+  BatchSplit split = BatchSplit::even;
+  std::vector<int64_t> batches{};  ///< of each device, where --batch-split lists them; `batch` in the mean
+  Precision precision = Precision::fp32;
+  const Optimizer* optimizer = nullptr;
+  Recompute recompute = {};
+  Offload offload = {};
+  bool sync_batch_norm = false;
+  std::vector<std::pair<std::string, std::string>> memory{};  ///< --memory key=value, in order
+  bool input = true;
+  Loading loading{};
+  int32_t iterations = 0;  ///< 0: as many as steady figures need
+  uint64_t seed = 1;
+  std::string profile = "stock";
+  std::shared_ptr<const MeasuredCollectives> measured{};  ///< of --collective-profile
+  std::optional<Anchor> anchor{};
+  std::optional<Disturbance> disturbance{};
+  Stragglers stragglers{};
+  Pauses pauses{};
+  bool timeline = true;  ///< reports have one
+  /// --with: jobs on the same machine.
+  struct Beside {
+    Graph graph;
+    ResolvedScheme scheme;
+    int64_t devices = 1, batch = 32;
+  };
+  std::vector<Beside> beside{};
+  /// --then: networks trained in turn with the model.
+  struct Then {
+    Graph graph;
+    double passes = 1;
+    int64_t batch = 32;
+  };
+  std::vector<Then> then{};
+  std::optional<Failures> failures{};           ///< --mtbf and what belongs to it
+  std::optional<ProgressQuestion> target{};     ///< --target-loss, --epochs, --tokens or --samples
+
+  /// On so many devices; points into this question, which must outlive it.
+  Prediction prediction(int64_t device_count) const;
+  /// The system with what was changed of it: "5090-2x with rtx-pro-6000". One that a file calls "imported"
+  /// has that file's name.
+  std::string system_label() const;
+};
+
+/// Question::read() of values of which some stand in a document: an error about one of these is an InputError
+/// at its place there.
+Question read_located(const Values& values, const Hooks& hooks = {});
+
+/// --decode-workers and --prefetch with their help.
+std::vector<Option> loading_flags();
+/// What they say; `workers`: where nothing is said.
+Loading read_loading(const Values& arguments, int64_t workers);
+/// --batch-split with its help.
+Option batch_split_flag();
+/// What it says. A list is for as many devices as it has numbers: of other `counts` one alone may be asked
+/// for, which has the mean. Throws InputError.
+struct AskedBatches {
+  BatchSplit split = BatchSplit::even;
+  std::vector<int64_t> batches = {};  ///< empty where none are listed
+};
+AskedBatches read_batch_split(const Values& arguments);
+void check_counts(const AskedBatches& asked, const std::vector<int64_t>& counts);
+/// --batch: of a list the mean, unless it is said. Throws InputError where that is no whole number, or
+/// another.
+int64_t read_batch(const Values& arguments, const AskedBatches& asked, int64_t most);
+/// --recompute with its help.
+Option recompute_flag();
+/// --offload with its help.
+Option offload_flag();
+/// --batch-norm with its help, and whether it says "sync".
+Option batch_norm_flag();
+bool read_batch_norm(const Values& arguments);
+/// --without, --with-bridges, --swap and --place with their help.
+std::vector<Option> board_flags();
+/// What --without, --swap, --with-bridges and --place ask for, as System::Sets in that order.
+std::vector<std::pair<std::string, std::string>> read_board_changes(const Values& arguments);
+/// What a value of one of these options asks for. Throws UsageError.
+std::pair<std::string, std::string> board_change(std::string_view option, const std::string& text);
+/// --adapter and --freeze with their help.
+std::vector<Option> fine_tuning_flags();
+/// The model, with what --adapter and --freeze make of it; `model` is a name, a file or a JSON document.
+/// Throws InputError.
+Graph read_model(const Values& values, const std::string& model, const Place& place = {},
+                 const Hooks& hooks = {});
+/// "path=value" pairs of --set, one of those, and all of them with read_board_changes().
+std::vector<std::pair<std::string, std::string>> read_sets(const Values& arguments);
+System::Sets asked_sets(const Values& arguments);
+std::pair<std::string, std::string> read_set(const std::string& text, std::string_view option);
+/// Names with options in lists: "vgg16,resnet50,transformer:layers=4,width=512" holds three. A piece with "="
+/// and no ":" goes on with the name before it.
+std::vector<std::string> split_names(const std::vector<std::string>& given);
+
+}  // namespace tandem::answers

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answers/values.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace tandem::answers {
+
+namespace {
+
+[[noreturn]] void refuse(const Place& place, const std::string& what) {
+  throw UsageError(InputError(place, what).what());
+}
+
+}  // namespace
+
+std::string Values::text(std::string_view name, std::string_view fallback) const {
+  const auto at = values_.find(name);
+  return at == values_.end() ? std::string(fallback) : at->second.back();
+}
+
+std::string Values::required(std::string_view name, std::string_view example) const {
+  if (!has(name)) throw UsageError(fmt::format("--{} is missing, for example --{} {}", name, name, example));
+  return text(name, "");
+}
+
+std::vector<std::string> Values::all(std::string_view name) const {
+  const auto at = values_.find(name);
+  return at == values_.end() ? std::vector<std::string>{} : at->second;
+}
+
+int64_t Values::integer(std::string_view name, int64_t fallback, int64_t low, int64_t high) const {
+  return has(name) ? parse_integer(text(name, ""), low, high, option_place(name)) : fallback;
+}
+
+double Values::real(std::string_view name, double fallback, double low, double high) const {
+  return has(name) ? parse_real(text(name, ""), low, high, option_place(name)) : fallback;
+}
+
+std::vector<int64_t> Values::integers(std::string_view name, std::vector<int64_t> fallback, int64_t low,
+                                         int64_t high) const {
+  if (!has(name)) return fallback;
+  std::vector<int64_t> out;
+  for (const std::string& part : split(text(name, ""), ',')) {
+    const int64_t value = parse_integer(part, low, high, option_place(name));
+    if (std::find(out.begin(), out.end(), value) != out.end())
+      refuse_option(name, fmt::format("{} is there twice", value));
+    out.push_back(value);
+    if (out.size() > 1000) refuse_option(name, "more than 1000 values");
+  }
+  return out;
+}
+
+std::string Values::choice(std::string_view name, std::string_view fallback,
+                              const std::vector<std::string>& valid) const {
+  std::string value = text(name, fallback);
+  if (std::find(valid.begin(), valid.end(), value) == valid.end()) {
+    refuse_option(name, fmt::format("no \"{}\".{} Valid: {}", printable(value), did_you_mean(value, valid),
+                                    fmt::join(valid, ", ")));
+  }
+  return value;
+}
+
+void refuse_option(std::string_view name, const std::string& what) { refuse(option_place(name), what); }
+
+Place option_place(std::string_view name) {
+  Place place;
+  place.file = std::make_shared<const std::string>(fmt::format("--{}", name));
+  return place;
+}
+
+int64_t parse_integer(std::string_view text, int64_t low, int64_t high, const Place& place) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec == std::errc::invalid_argument || read.ptr != end) {
+    refuse(place, fmt::format("\"{}\" is not a whole number", printable(text)));
+  }
+  if (read.ec != std::errc{} || value < low || value > high) {
+    refuse(place, fmt::format("{} is outside {} .. {}", printable(text), low, high));
+  }
+  return value;
+}
+
+double parse_real(std::string_view text, double low, double high, const Place& place) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec == std::errc::invalid_argument || read.ptr != end || std::isnan(value)) {
+    refuse(place, fmt::format("\"{}\" is not a number", printable(text)));
+  }
+  if (read.ec != std::errc{} || !(value >= low && value <= high)) {
+    refuse(place, fmt::format("{} is outside {} .. {}", printable(text), low, high));
+  }
+  return value;
+}
+
+void Values::set(std::string_view name, std::vector<std::string> values) {
+  if (values.empty()) {
+    values_.erase(std::string(name));
+  } else {
+    values_[std::string(name)] = std::move(values);
+  }
+}
+
+Place Values::place(std::string_view name) const {
+  const auto at = places_.find(name);
+  return at == places_.end() ? Place{} : at->second;
+}
+
+std::string Values::located(std::string_view message) const {
+  if (!message.starts_with("--")) return std::string(message);
+  const auto end = std::min(message.find_first_of(": "), message.size());
+  const Place where = place(message.substr(2, end - 2));
+  return where.line == 0 ? std::string(message) : fmt::format("{}: {}", where.text(), message.substr(2));
+}
+
+}  // namespace tandem::answers

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Values of options, wherever they were written: on a command line or in a JSON document.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "answers/option.h"
+#include "base/error.h"
+
+namespace tandem::answers {
+
+/// Where to put the blame for an option's value: prints as "--name".
+Place option_place(std::string_view name);
+
+/// Values of options by name. The readers refuse values that are wrong whatever the data files hold: no
+/// number, out of range, without unit, none of a fixed list. All of that is a UsageError that begins with the
+/// option ("--batch"), or with the place in the document where that is known. A name that no file has is an
+/// InputError of whoever looks for the file. A value: copies are independent; any thread may read one.
+class Values {
+ public:
+  bool has(std::string_view name) const { return values_.count(name) != 0; }
+  /// The value, or `fallback` when the option is absent.
+  std::string text(std::string_view name, std::string_view fallback) const;
+  /// The value; UsageError naming the option and an example when absent.
+  std::string required(std::string_view name, std::string_view example) const;
+  /// Every value of a repeatable option, in order.
+  std::vector<std::string> all(std::string_view name) const;
+  int64_t integer(std::string_view name, int64_t fallback, int64_t low, int64_t high) const;
+  double real(std::string_view name, double fallback, double low, double high) const;
+  /// "1,2,4,8": at least one, each within [low, high], none twice, order kept.
+  std::vector<int64_t> integers(std::string_view name, std::vector<int64_t> fallback, int64_t low,
+                                int64_t high) const;
+  /// One of `valid`, else UsageError naming the nearest.
+  std::string choice(std::string_view name, std::string_view fallback,
+                     const std::vector<std::string>& valid) const;
+  /// What `read(text, place)` makes of the value, or of `fallback` when the option is absent. An InputError
+  /// of `read` becomes a UsageError.
+  template <typename Read>
+  decltype(auto) value(std::string_view name, std::string_view fallback, Read read) const {
+    try {
+      return read(text(name, fallback), option_place(name));
+    } catch (const InputError& error) {
+      throw UsageError(error.what());
+    }
+  }
+  /// Other values of an option; without any, it is absent.
+  void set(std::string_view name, std::vector<std::string> values);
+  /// One more value of an option.
+  void add(std::string_view name, std::string value) { values_[std::string(name)].push_back(std::move(value)); }
+  /// Where an option's value stands in a document; of a command line nothing is known.
+  void stands_at(std::string_view name, Place place) { places_[std::string(name)] = std::move(place); }
+  Place place(std::string_view name) const;
+  /// An error's text about an option ("--batch: ..."), with the place in the document where that is known.
+  std::string located(std::string_view message) const;
+  /// Wherever they stand.
+  bool operator==(const Values& other) const { return values_ == other.values_; }
+
+ private:
+  std::map<std::string, std::vector<std::string>, std::less<>> values_;
+  std::map<std::string, Place, std::less<>> places_;
+};
+
+/// A UsageError about an option's value: "--name: what".
+[[noreturn]] void refuse_option(std::string_view name, const std::string& what);
+/// A whole number or a finite real, else UsageError at `place` with the range.
+int64_t parse_integer(std::string_view text, int64_t low, int64_t high, const Place& place);
+double parse_real(std::string_view text, double low, double high, const Place& place);
+
+}  // namespace tandem::answers

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Two predictions that differ in something: what changes, and why, in one line.
+#include <string>
+
+#include "answers/swap.h"
+#include "answers/pair.h"
+
+namespace tandem::answers {
+
+struct Reason {
+  std::string text;
+  Swap swap;
+};
+
+/// "vgg16 on 8 devices: 1.9x faster on dgx1-v100 (1,656 -> 3,105 samples/s; ratio 1.88, 90 % interval 1.70 ..
+/// 2.07), because a step waits for communication for 5 instead of 59 ms; on v100-pcie-8x the ring crosses the
+/// socket link ...; with only the devices changed (...) 1.01x, with only links and host changed 1.86x". The
+/// part of a step that changes most is the reason; communication and the kernels' time that it takes count
+/// together. Where it is these or communication, and the slower side's question is at hand, the kinds of
+/// links named are those without whose limits that side would be as fast as without any such limit. All that
+/// is said of changes is found by predictions. Empty when one report was predicted and the other executed, or
+/// when one has no throughput.
+Reason why(const ReportPair& pair);
+
+}  // namespace tandem::answers

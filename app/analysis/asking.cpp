@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/asking.h"
+
+#include <memory>
+
+#include "app/console/output.h"
+#include "calibration/fit/collective_profile.h"
+#include "exec/run/data.h"
+#include "exec/run/stored_images.h"
+#include "exec/run/token_files.h"
+
+namespace tandem::app {
+
+namespace {
+
+/// What run's --data would train on.
+void open_data(const std::string& data, const Graph& graph, Loading& loading) {
+  if (is_stored(data)) {
+    loading.data = StoredImages::open(data).describe();
+    return;
+  }
+  loading.decoded = true;
+  if (is_tokens(data)) {
+    TokenFiles::open(data, token_sequence(graph));
+  } else if (data != "synthetic") {
+    load_dataset(data, false);
+  }
+}
+
+std::shared_ptr<const MeasuredCollectives> read_collectives(const std::string& file) {
+  auto out = std::make_shared<MeasuredCollectives>();
+  for (const CollectiveProfile& profile : read_collective_profiles(Json::load(file))) {
+    out->all.push_back(profile.measured);
+    if (out->source.find(profile.source) == std::string::npos)
+      out->source += (out->source.empty() ? "" : ", ") + profile.source;
+  }
+  return out;
+}
+
+}  // namespace
+
+Hooks hooks(const Arguments& arguments) {
+  return {open_data, read_collectives, [arguments](std::string_view text) { note(arguments, text); }};
+}
+
+Option question_flag() {
+  return {"question", "FILE",
+          "asks what a question or a report holds (every report carries its question); options given besides "
+          "win"};
+}
+
+Question read_question(const Arguments& arguments) {
+  Values values;
+  if (arguments.has("question")) values = values_of(Json::load(arguments.text("question", "")));
+  for (const Option& option : question_options()) {
+    if (!arguments.has(option.name)) continue;
+    values.set(option.name, arguments.all(option.name));
+    values.stands_at(option.name, {});
+  }
+  return read_located(values, hooks(arguments));
+}
+
+}  // namespace tandem::app

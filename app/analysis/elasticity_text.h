@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Elasticities as people and scripts read them.
+#include <string>
+#include <vector>
+
+#include "answers/elasticity.h"
+
+namespace tandem::app {
+
+/// As text and Markdown two columns per device count that holds the model, as csv a row per resource and
+/// count, or JSON
+/// ("tandem-elasticities-1"). Text stays within `columns` (0: no limit).
+std::string elasticities_as(const Question& question, const std::vector<Elasticity>& all,
+                            const std::string& format, int columns);
+
+}  // namespace tandem::app
