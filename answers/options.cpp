@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of options: what can be asked.
+#include <fmt/format.h>
+
 #include "answers/aims.h"
 #include "answers/question.h"
 
@@ -148,13 +150,17 @@ const std::vector<Option>& question_options() {
   return all;
 }
 
-std::string_view fallback(std::string_view name) {
+const Option& question_option(std::string_view key, const Place& place) {
+  std::vector<std::string> names = {"schema"};
   for (const Option& option : question_options()) {
-    if (option.name == name) return option.fallback;
+    if (option.name == key || (!option.formerly.empty() && option.formerly == key)) return option;
+    names.emplace_back(option.name);
   }
-  TANDEM_CHECK(false);
-  return {};
+  throw InputError(place, fmt::format("a question has no \"{}\".{} All: tandem predict --help",
+                                      printable(key), did_you_mean(key, names)));
 }
+
+std::string_view fallback(std::string_view name) { return question_option(name).fallback; }
 
 std::vector<Option> loading_flags() {
   return {

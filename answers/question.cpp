@@ -351,6 +351,7 @@ Question question_of(const Values& values, const Hooks& hooks, const Question* l
     q.scheme.recipe = load_recipe(values.text("recipe", ""), option_place("recipe"));
   read_training(values, hooks, q);
   read_conditions(values, hooks, q);
+  if (like != nullptr) q.programs = like->programs;
   return q;
 }
 
@@ -362,7 +363,7 @@ Question Question::read(const Values& values, const Hooks& hooks) {
 
 Question Question::of(const std::vector<std::pair<std::string, std::string>>& options, const Hooks& hooks) {
   Values values;
-  for (const auto& [name, value] : options) values.add(name, value);
+  for (const auto& [name, value] : options) values.add(question_option(name).name, value);
   return read(values, hooks);
 }
 
@@ -370,7 +371,7 @@ Question Question::with(const std::vector<std::pair<std::string, std::string>>& 
                         const Hooks& hooks) const {
   Values values = given;
   for (const auto& [name, value] : changes)
-    values.set(name, value.empty() ? std::vector<std::string>{} : std::vector{value});
+    values.set(question_option(name).name, value.empty() ? std::vector<std::string>{} : std::vector{value});
   return question_of(values, hooks, this);
 }
 
@@ -393,6 +394,7 @@ Prediction Question::prediction(int64_t device_count) const {
   p.job = {&graph, &scheme, batch, precision, optimizer, input, recompute, offload, loading};
   p.job.sync_batch_norm = sync_batch_norm;
   p.system = &system;
+  p.programs = programs;
   p.devices = device_count;
   p.split = split;
   if (device_count > 1) p.job.batches = batches;

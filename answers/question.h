@@ -34,8 +34,13 @@ struct Hooks {
 
 /// Every option of a question: the one table from which come flags, help, JSON keys and their schema.
 const std::vector<Option>& question_options();
+/// One of them, by its name of today or of earlier versions. Throws InputError with the nearest.
+const Option& question_option(std::string_view name, const Place& place = {});
 /// Option::fallback of one of them.
 std::string_view fallback(std::string_view name);
+
+/// The JSON Schema (draft 2020-12) of "tandem-question-1", made from the table.
+JsonWriter question_schema();
 
 /// The options of a "tandem-question-1" document, or of the reports in a "tandem-reports-2" document, which
 /// must all be about one question; each knows where it stands. Throws InputError: an unknown key, with the
@@ -113,6 +118,9 @@ struct Question {
   std::vector<Then> then{};
   std::optional<Failures> failures{};           ///< --mtbf and what belongs to it
   std::optional<ProgressQuestion> target{};     ///< --target-loss, --epochs, --tokens or --samples
+
+  /// Programs that this question and those made from it with with() share.
+  std::shared_ptr<Programs> programs = std::make_shared<Programs>();
 
   /// On so many devices; points into this question, which must outlive it.
   Prediction prediction(int64_t device_count) const;

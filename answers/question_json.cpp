@@ -15,16 +15,6 @@ namespace {
 
 constexpr const char* kSchema = "tandem-question-1";
 
-const Option& option_at(const std::string& key, const Place& place) {
-  std::vector<std::string> names = {"schema"};
-  for (const Option& option : question_options()) {
-    if (option.name == key || (!option.formerly.empty() && option.formerly == key)) return option;
-    names.emplace_back(option.name);
-  }
-  throw InputError(place, fmt::format("a question has no \"{}\".{} All: tandem predict --help",
-                                      printable(key), did_you_mean(key, names)));
-}
-
 std::string word_of(const Json& value, const Option& option) {
   switch (value.kind()) {
     case Json::Kind::integer:
@@ -49,7 +39,8 @@ std::vector<std::string> words_of(const Json& value, const Option& option) {
     value.fail(fmt::format("\"{}\" takes one value", option.name));
   std::vector<std::string> out;
   for (const Json& item : value.items()) out.push_back(word_of(item, option));
-  if (out.empty() || option.repeatable) return out;
+  if (out.empty() && !option.repeatable) value.fail(fmt::format("\"{}\" takes one value at least", option.name));
+  if (option.repeatable) return out;
   return {fmt::format("{}", fmt::join(out, ","))};
 }
 
@@ -109,6 +100,41 @@ std::string content_of(const std::string& text) {
 
 }  // namespace
 
+JsonWriter question_schema() {
+  const auto of_kind = [](Option::Kind kind) -> JsonWriter {
+    switch (kind) {
+      case Option::Kind::given:
+        return {{"type", "boolean"}};
+      case Option::Kind::number:
+        return {{"type", JsonWriter::array({"number", "string"})}};
+      case Option::Kind::numbers:
+        return {{"type", JsonWriter::array({"array", "number", "string"})},
+                {"items", {{"type", JsonWriter::array({"number", "string"})}}}};
+      case Option::Kind::text:
+        break;
+    }
+    return {{"type", JsonWriter::array({"string", "number"})}};
+  };
+  JsonWriter properties = {{"schema", {{"const", kSchema}}}};
+  for (const Option& option : question_options()) {
+    JsonWriter one = of_kind(option.kind());
+    if (option.name == "model" || option.name == "system") one["type"] = std::vector{"string", "object"};
+    if (option.repeatable)
+      one = {{"type", JsonWriter::array({"array", "string"})},
+             {"items", {{"type", JsonWriter::array({"string", "number"})}}}};
+    one["description"] = option.help;
+    if (!option.fallback.empty()) one["default"] = json_of(option, {std::string(option.fallback)});
+    properties[option.name] = std::move(one);
+  }
+  JsonWriter out = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                    {"title", "A question of Tandem: the options of `tandem predict` by their long names"},
+                    {"type", "object"}};
+  out["required"] = std::vector{"schema", "model", "system"};
+  out["properties"] = std::move(properties);
+  out["additionalProperties"] = false;
+  return out;
+}
+
 Values values_of(const Json& document) {
   const Json& question = question_in(document);
   const Json& schema = question.at("schema");
@@ -118,7 +144,7 @@ Values values_of(const Json& document) {
   Values out;
   for (const auto& [key, value] : question.members()) {
     if (key == "schema") continue;
-    const Option& option = option_at(key, value.place());
+    const Option& option = question_option(key, value.place());
     if (out.has(option.name)) value.fail(fmt::format("\"{}\" is there twice", option.name));
     out.set(option.name, words_of(value, option));
     out.stands_at(option.name, value.place());
@@ -127,7 +153,13 @@ Values values_of(const Json& document) {
 }
 
 Question Question::from_json(const Json& document, const Hooks& hooks) {
-  return read_located(values_of(document), hooks);
+  const Values values = values_of(document);
+  try {
+    return read_located(values, hooks);
+  } catch (const UsageError& error) {
+    std::string text = error.what();
+    throw InputError(document.place(), text.starts_with("--") ? text.substr(2) : text);
+  }
 }
 
 Question read_located(const Values& values, const Hooks& hooks) {

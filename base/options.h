@@ -52,6 +52,7 @@ class Options {
   const std::string& text(std::string_view name) const;
   /// Every option with its value in declaration order (for reports).
   const std::vector<std::pair<std::string, std::string>>& all() const { return values_; }
+  bool operator==(const Options&) const = default;
 
  private:
   std::vector<std::pair<std::string, std::string>> values_;

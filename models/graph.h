@@ -11,7 +11,7 @@
 
 namespace tandem::models {
 
-/// Immutable once made: any thread may read it.
+/// Immutable once made: any thread may read it. Copies share what it holds and cost nothing.
 class Graph {
  public:
   /// `name_or_file`: a name in models/zoo, a path ending in .json, or either followed by
@@ -39,6 +39,8 @@ class Graph {
   /// None for all other layers. O(layers).
   std::optional<uint32_t> tied_to(uint32_t layer) const;
 
+  /// Both share one model: a copy of a Graph, and it.
+  bool same(const Graph& other) const { return impl_ == other.impl_; }
   const std::string& name() const;
   const std::string& summary() const;
   /// Topological order, stable with respect to the file's order; inputs first.

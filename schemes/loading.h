@@ -22,6 +22,7 @@ struct StoredData {
   ImageFormat format = ImageFormat::jpeg;
   bool files = true;  ///< a file for each sample; else one record file holds all
   double total() const { return static_cast<double>(samples) * bytes; }
+  bool operator==(const StoredData&) const = default;
 };
 
 /// The three stages of input (semantics.md 2.2): read, decode, copy.
@@ -38,6 +39,7 @@ struct Loading {
   /// Of a sample on a core of speed 1, where the loader is known to take that; 0: what is known of the data.
   double decode_seconds = 0;
   std::optional<StoredData> data = {};  ///< absent: what the model's file says of a sample
+  bool operator==(const Loading&) const = default;
 };
 
 }  // namespace tandem::schemes

@@ -36,6 +36,7 @@ struct Recipe {
     bool overlaps_chunks = false;
     /// Reads how many tokens each expert gets (Kernel::counts) before it issues what follows.
     bool awaits_counts = false;
+    bool operator==(const Host&) const = default;
   };
   /// Factors on achieved efficiencies, in (0, 4].
   struct Kernels {
@@ -44,6 +45,7 @@ struct Recipe {
     double attention = 1;    ///< fused attention, beside FlashAttention-2
     double scores = 1;       ///< attention that is not fused: how often fewer passes over its scores
     double softmax = 1;      ///< softmax and the losses that take one: how often fewer bytes they move
+    bool operator==(const Kernels&) const = default;
   };
   std::string name, summary, source;
   /// Devices that share a layer do its products in as many parts as they are, the communication of one part
@@ -68,6 +70,7 @@ struct Recipe {
   struct Composed {
     int64_t kernels = 1;  ///< for a tensor
     int64_t traffic = 1;  ///< memory moved, in multiples of what one kernel for all of it moves
+    bool operator==(const Composed&) const = default;
   };
   std::map<std::string, Composed, std::less<>> composed_updates;  ///< by optimiser
   Composed update;                                                ///< of the job's optimiser
@@ -76,10 +79,12 @@ struct Recipe {
     Composed plain;        ///< beside a kernel that adds
     Composed mixed{0, 0};  ///< on top where operations compute in 2 bytes: casts, loss scale, overflow
     bool composed() const { return plain.kernels > 1; }
+    bool operator==(const Accumulation&) const = default;
   };
   Accumulation accumulation;
   Host host;
   Kernels fp32, matrix;  ///< by the arithmetic that a device computes with: plain units or matrix units
+  bool operator==(const Recipe&) const = default;
 };
 
 /// Kernels that the recipe launches for `kernel`, over the same tensors each.

@@ -106,6 +106,7 @@ struct Overheads {
   double link_efficiency = 1;  ///< of the usable bandwidth inside a node
   bool merge = false;          ///< gradients wait for others where that costs less than a start-up (MG-WFBP)
   std::string network;  ///< library of its messages, in calibration/profiles/network_software.json; "" = none
+  bool operator==(const Overheads&) const = default;
 };
 
 /// A scheme or preset as the user named it, with every option resolved.
@@ -118,6 +119,7 @@ struct ResolvedScheme {
   std::string source;                                       ///< of a preset's figures
   Recipe recipe;                                            ///< the preset's, or kDefaultRecipe
   Recompute recompute = {};  ///< of a preset: what it does unless told otherwise
+  bool operator==(const ResolvedScheme&) const = default;
 };
 /// "horovod", "allreduce:algorithm=ring,bucket=25MiB", "pytorch-ddp:bucket=1MiB" -> resolved. Presets are
 /// data files in schemes/presets; user settings override theirs. Throws InputError.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "schemes/job.h"
+#include "schemes/programs.h"
 #include "sim/cost/measured_collectives.h"
 #include "sim/plan/plan.h"
 #include "sim/plan/speeds.h"
@@ -69,6 +70,7 @@ struct Prediction {
   std::vector<NetworkThen> then;            ///< in order
   int64_t own_executions = kOwnExecutions;  ///< as CostInput's
   bool timeline = true;                     ///< the report has one
+  std::shared_ptr<Programs> programs;       ///< shared with other predictions; null: each compiles its own
   bool check_memory = true;  ///< false: simulate also what does not fit, and count from one device
 };
 

@@ -145,7 +145,10 @@ double samples_of_all(const Program& program) {
       checked_mul(samples_per_step(program), replicas(program), "the samples of a step"));
 }
 
-Simulation::Simulation(const Prediction& prediction) : p_(prediction), work_(make_workload(prediction.job)) {}
+Simulation::Simulation(const Prediction& prediction)
+    : p_(prediction),
+      programs_(prediction.programs ? prediction.programs : std::make_shared<Programs>()),
+      work_(programs_->work(prediction.job)) {}
 
 Plan Simulation::plan_of(int64_t micro_batches, const Cluster& cluster, double scale) const {
   const ResolvedScheme scheme = with_micro_batches(*p_.job.scheme, micro_batches);
@@ -219,13 +222,7 @@ std::vector<SharedRate> Simulation::side_by_side(int64_t devices, double scale, 
 }
 
 std::shared_ptr<const Program> Simulation::program(const Cluster& cluster) const {
-  const std::lock_guard lock(compiled_lock_);
-  for (const auto& [known, program] : compiled_) {
-    if (known == cluster) return program;
-  }
-  auto fresh = std::make_shared<const Program>(compile(p_.job, work_, cluster));
-  compiled_.emplace_back(cluster, fresh);
-  return fresh;
+  return programs_->program(p_.job, cluster);
 }
 
 std::shared_ptr<const UnlikeBatches> Simulation::with_buckets(const UnlikeBatches& batches,
@@ -251,12 +248,13 @@ std::shared_ptr<const UnlikeBatches> Simulation::with_buckets(const UnlikeBatche
 std::shared_ptr<const UnlikeBatches> Simulation::batches(const Cluster& cluster) const {
   const bool given = !p_.job.batches.empty();
   if ((p_.split == BatchSplit::even && !given) || cluster.devices == 1) return nullptr;
-  const std::lock_guard lock(compiled_lock_);
+  const std::lock_guard lock(split_lock_);
   for (const auto& [known, batches] : split_) {
     if (known == cluster) return batches;
   }
   const auto alone = [&](int64_t i) { return rate_alone(p_, cluster, i); };
-  const Program program = compile(p_.job, work_, cluster);
+  const auto compiled = program(cluster);
+  const Program& program = *compiled;
   if (given) {
     check_batches(p_.job, cluster.devices);
     check_takes_uneven(program, p_.job.scheme->name);
@@ -320,7 +318,7 @@ void Simulation::slow_down(Plan& plan, const Cluster& cluster) const {
 /// Makes the buckets follow from when gradients are ready.
 void Simulation::gather_buckets(CostInput& in) const {
   const auto with = [&](const std::vector<int64_t>& buckets) {
-    Workload work = work_;
+    Workload work = *work_;
     work.buckets = buckets;
     in.program = std::make_shared<const Program>(compile(p_.job, work, in.cluster));
     if (in.batches) in.batches = with_buckets(*in.batches, in.cluster, buckets);
@@ -334,7 +332,7 @@ void Simulation::gather_buckets(CostInput& in) const {
 
 /// Makes the order of sums follow from when gradients are ready and needed.
 void Simulation::order_buckets(CostInput& in) const {
-  Workload work = work_;
+  Workload work = *work_;
   for (const Bucket& b : in.program->buckets) work.buckets.push_back(b.elements);
   work.order = order_by_need(bind(in, Priced::first).plan, p_.job.scheme->options.bytes("credit"));
   in.program = std::make_shared<const Program>(compile(p_.job, work, in.cluster));

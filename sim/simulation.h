@@ -42,7 +42,7 @@ double pauses_per_iteration(const Plan& plan);
 class Simulation {
  public:
   explicit Simulation(const Prediction& prediction);
-  const Workload& work() const { return work_; }
+  const Workload& work() const { return *work_; }
   /// The job compiled, once for each cluster.
   std::shared_ptr<const Program> program(const Cluster& cluster) const;
   /// With the prediction's disturbance and the system's slow devices; `scale` multiplies compute costs.
@@ -78,9 +78,9 @@ class Simulation {
   int64_t steps_with_pauses(const Plan& plan, int64_t least) const;
 
   const Prediction& p_;
-  Workload work_;
-  mutable std::mutex compiled_lock_;
-  mutable std::vector<std::pair<Cluster, std::shared_ptr<const Program>>> compiled_;
+  std::shared_ptr<Programs> programs_;
+  std::shared_ptr<const Workload> work_;
+  mutable std::mutex split_lock_;
   mutable std::vector<std::pair<Cluster, std::shared_ptr<const UnlikeBatches>>> split_;
 };
 

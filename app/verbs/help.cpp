@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "answers/question.h"
 #include "app/console/cli.h"
 #include "app/console/manual.h"
 #include "app/console/output.h"
@@ -27,9 +28,11 @@ std::string overview(int columns) {
 }
 
 int help(const Arguments& arguments) {
-  const std::string format = arguments.choice("format", "text", {"text", "man", "bash"});
+  const std::string format = arguments.choice("format", "text", {"text", "man", "bash", "schema"});
   if (format != "text") {
-    write_stdout(format == "man" ? manual_page() : bash_completion());
+    write_stdout(format == "man"    ? manual_page()
+                 : format == "bash" ? bash_completion()
+                                    : question_schema().dump_wrapped() + "\n");
     return 0;
   }
   if (arguments.words().empty()) {
@@ -53,7 +56,7 @@ void register_help(Registry<Verb>& registry) {
       {.name = "help",
        .summary = "this page, or that of one verb",
        .usage = "[VERB]",
-       .flags = {{"format", "FORMAT", "text (default); of all verbs: man (manual page), bash (completion)"}},
+       .flags = {{"format", "FORMAT", "text (default); of all verbs: man (manual page), bash (completion); schema: of a question in JSON"}},
        .most_words = 1,
        .run = help});
 }

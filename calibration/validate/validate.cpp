@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <sstream>
 
 #include "base/data.h"
 #include "base/in_parallel.h"
+#include "calibration/validate/asking.h"
 #include "calibration/validate/series.h"
 #include "sim/plan/placement.h"
 #include "sim/simulate.h"
@@ -53,14 +55,6 @@ ResolvedScheme scheme_at(const Json& series, int64_t devices) {
   if (const Json* recipe = series.find("recipe"))
     out.recipe = load_recipe(recipe->as_text(), recipe->place());
   return out;
-}
-
-/// "batch_norm": "sync".
-bool synced(const Json& series) {
-  const std::string how = series.text("batch_norm", "local");
-  if (how != "local" && how != "sync")
-    series.fail(fmt::format("no batch_norm \"{}\". Valid: local, sync", printable(how)));
-  return how == "sync";
 }
 
 std::string family_of(const Graph& graph) {
@@ -108,9 +102,10 @@ struct Part {
 
 /// All that the predictions of one series share.
 struct Setting {
-  System system;
+  std::shared_ptr<const Question> question;  ///< of the first part
   std::vector<Part> parts;
   Prediction prediction;
+  const System& system() const { return question->system; }
 };
 
 /// "model" is a name or a list of parts whose times add up: the networks of a GAN, the stages of training on
@@ -150,22 +145,15 @@ std::string name_of(const std::vector<Part>& parts) {
 }
 
 Setting make_setting(const Json& s) {
-  std::vector<std::pair<std::string, std::string>> sets;
-  if (const Json* set = s.find("set")) {
-    for (const auto& [path, value] : set->members()) sets.emplace_back(path, value.as_text());
-  }
-  System system = System::load(s.at("system").as_text(), sets, s.at("system").place());
-  std::vector<Part> parts = parts_of(s, system);
-  Setting out{std::move(system), std::move(parts), {}};
-  Prediction& p = out.prediction;
-  p.job.precision = parse_precision(s.text("precision", "fp32"), s.place());
-  p.job.optimizer = &optimizer(s.text("optimizer", "momentum"), s.place());
-  p.job.recompute = parse_recompute(s.text("recompute", "off"), s.place());
-  p.job.sync_batch_norm = synced(s);
-  if (const Json* memory = s.find("memory"))
-    p.memory = parse_selection("memory:" + memory->as_text(), memory->place()).settings;
-  p.check_memory = false;  // it ran
-  p.timeline = false;
+  const Json& model = s.at("model");
+  std::vector<std::pair<std::string, std::string>> first;
+  if (model.is_array() && !model.items().empty())
+    first.emplace_back("model", model.items()[0].at("model").as_text());
+  Setting out;
+  out.question = std::make_shared<const Question>(question_of(s, first));
+  out.parts = parts_of(s, out.system());
+  out.prediction = out.question->prediction(1);
+  out.prediction.check_memory = false;  // it ran
   return out;
 }
 
@@ -175,7 +163,7 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   row.file = series.file.substr(series.file.rfind('/') + 1);
   row.source = series.source;
   row.left_out = series.left_out;
-  row.system = setting.system.name();
+  row.system = setting.system().name();
   if (const Json* set = s.find("set")) {
     for (const auto& [path, value] : set->members())
       row.system += fmt::format(" ({})", path == "nodes" ? value.as_text() + " nodes" : value.as_text());
@@ -190,7 +178,7 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   row.reason = s.text("reason", "");
   row.fitted = s.text("fitted", "");
   if (const Json* gives = s.find("gives")) row.gives = gives->text(std::to_string(devices), "");
-  const System& system = setting.system;
+  const System& system = setting.system();
   row.generation = system.device(system.accelerators()[0]).architecture;
   row.held_out = row.file.starts_with("held_out_") && row.fitted.empty() && row.gives.empty();
   row.family = family_of(setting.parts.front().graph);
@@ -277,11 +265,11 @@ void predict_row(ValidationRow& row, const Json& series, const Setting& setting,
                  AtAnchor& at_anchor, Rates& known) {
   Prediction p = setting.prediction;
   const ResolvedScheme scheme = scheme_at(series, row.devices);
-  p.system = &setting.system;
+  p.system = &setting.system();
   p.job.scheme = &scheme;
   p.devices = row.devices;
   p.job.batch = row.batch;
-  row.nodes = make_cluster(setting.system, row.devices).nodes;
+  row.nodes = make_cluster(setting.system(), row.devices).nodes;
   if (!known.contains(row.devices)) known.emplace(row.devices, rate_of(p, setting));
   const Rate& alone = known.at(row.devices);
   if (row.is_anchor) at_anchor.alone = alone;

@@ -10,6 +10,7 @@
 #include "base/data.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "calibration/validate/asking.h"
 #include "calibration/validate/series.h"
 #include "sim/simulate.h"
 
@@ -32,27 +33,17 @@ struct LoaderOf {
 
 void add_run(const Json& without, const Json& with, const LoaderOf& loader, std::vector<InputRow>& rows) {
   const auto base = values_of(without), loaded = values_of(with);
-  const Graph graph = Graph::load(without.at("model").as_text(), without.place());
-  const System system = System::load(without.at("system").as_text(), {}, without.place());
-  ResolvedScheme scheme = resolve_scheme(without.at("scheme").as_text(), without.place());
-  if (const Json* recipe = without.find("recipe"))
-    scheme.recipe = load_recipe(recipe->as_text(), recipe->place());
-  Prediction p;
-  p.job.graph = &graph;
-  p.system = &system;
-  p.job.scheme = &scheme;
-  p.job.precision = parse_precision(without.text("precision", "fp32"), without.place());
-  p.job.optimizer = &optimizer(without.text("optimizer", "momentum"), without.place());
-  p.job.batch = without.at("batch").as_int(1, 1'000'000);
+  const Question q = question_of(without, {{"batch", std::to_string(without.at("batch").as_int(1, 1'000'000))}});
+  Prediction p = q.prediction(1);
   p.job.loading.workers = loader.workers;
   if (loader.decode_seconds > 0) p.job.loading.decode_seconds = loader.decode_seconds;
   p.check_memory = false;
-  const HostInfo& host = system.host(0);
+  const HostInfo& host = q.system.host(0);
   for (const auto& [devices, rate] : loaded) {
     const auto alone = base.find(devices);
     if (alone == base.end()) continue;
     p.devices = devices;
-    p.anchor = Anchor{alone->second, devices, p.job.batch, &system, nullptr};
+    p.anchor = Anchor{alone->second, devices, p.job.batch, &q.system, nullptr};
     p.anchor_scale.reset();
     p.job.input = false;
     p.anchor_scale = anchored_scale(p);
@@ -60,7 +51,7 @@ void add_run(const Json& without, const Json& with, const LoaderOf& loader, std:
     p.job.input = true;
     const double after = simulate_rate(p).samples_per_second;
     const double threads = std::min<double>(host.cores, static_cast<double>(loader.workers * devices));
-    rows.push_back({system.name(), graph.name(), without.text("precision", "fp32"), loader.name, p.job.batch,
+    rows.push_back({q.system.name(), q.graph.name(), without.text("precision", "fp32"), loader.name, p.job.batch,
                     devices, loader.workers, alone->second, rate / alone->second, after / before,
                     loader.decode_seconds > 0 ? threads * host.core_speed / loader.decode_seconds : 0});
   }

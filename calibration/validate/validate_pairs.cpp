@@ -9,6 +9,7 @@
 
 #include "base/data.h"
 #include "base/json.h"
+#include "calibration/validate/asking.h"
 #include "calibration/validate/series.h"
 #include "sim/simulate.h"
 
@@ -22,19 +23,13 @@ constexpr const char* kShared[] = {"model", "scheme", "precision", "batch", "opt
 /// The runs that two series share.
 void add_runs(const Json& pair, const Json& plain, const Json& changed, std::vector<PairRow>& rows) {
   const auto published = values_of(plain), published_changed = values_of(changed);
-  const Graph graph = Graph::load(plain.at("model").as_text(), plain.place());
-  const System a = System::load(plain.at("system").as_text(), {}, plain.place());
+  const Question q = question_of(plain, {{"batch", std::to_string(plain.at("batch").as_int(1, 1'000'000))},
+                                         {"input", plain.text("input", "synthetic")}});
   System::Sets sets;
   for (const auto& [name, value] : pair.at("change").members()) sets.emplace_back(name, value.as_text());
-  const System b = System::load(plain.at("system").as_text(), sets, pair.place());
-  const ResolvedScheme scheme = resolve_scheme(plain.at("scheme").as_text(), plain.place());
-  Prediction p;
-  p.job.graph = &graph;
-  p.job.scheme = &scheme;
-  p.job.precision = parse_precision(plain.text("precision", "fp32"), plain.place());
-  p.job.optimizer = &optimizer(plain.text("optimizer", "momentum"), plain.place());
-  p.job.batch = plain.at("batch").as_int(1, 1'000'000);
-  p.job.input = plain.text("input", "synthetic") == "real";
+  const System& a = q.system;
+  const System b = a.with(sets);
+  Prediction p = q.prediction(1);
   p.check_memory = false;
   const auto& [fewest, rate] = *published.begin();
   p.anchor = Anchor{rate, fewest, p.job.batch, &a, nullptr};
@@ -46,8 +41,8 @@ void add_runs(const Json& pair, const Json& plain, const Json& changed, std::vec
     const Report before = simulate_rate(p);
     p.system = &b;
     const Report after = simulate_rate(p);
-    rows.push_back({pair.at("what").as_text(), a.name(), changed.at("system").as_text(), graph.name(),
-                    scheme.name, plain.text("precision", "fp32"), p.job.batch, devices, value / own->second,
+    rows.push_back({pair.at("what").as_text(), a.name(), changed.at("system").as_text(), q.graph.name(),
+                    q.scheme.name, plain.text("precision", "fp32"), p.job.batch, devices, value / own->second,
                     after.samples_per_second / before.samples_per_second, ratio_interval(before, after)});
   }
 }

@@ -12,6 +12,7 @@
 #include "base/data.h"
 #include "base/in_parallel.h"
 #include "base/statistics.h"
+#include "calibration/validate/asking.h"
 #include "calibration/validate/series.h"
 #include "calibration/validate/validation_statistics.h"
 #include "sim/plan/placement.h"
@@ -40,28 +41,24 @@ double dull_rate(const Prediction& p) {
 
 void predict_split(SplitRow& row, const Json& document) {
   const Json& place = document.at("system");
-  std::vector<std::pair<std::string, std::string>> sets;
   const System plain = System::load(row.system, {}, place.place());
   const auto each = static_cast<int64_t>(plain.accelerators().size());
+  std::vector<std::pair<std::string, std::string>> asked = {
+      {"model", row.model},
+      {"scheme", row.scheme},
+      {"devices", std::to_string(row.devices)},
+      {"batch", std::to_string(row.batch)},
+      {"precision", row.precision},
+      {"optimizer", document.text("optimizer", "adam")},
+      {"recipe", document.text("recipe", std::string(kDefaultRecipe))},
+      {"recompute", row.recompute.text()},
+      {"input", "synthetic"}};
   if (row.devices > plain.accelerator_count())
-    sets.emplace_back("nodes", std::to_string((row.devices + each - 1) / each));
-  const System system = System::load(row.system, sets, place.place());
-  const Graph graph = Graph::load(row.model, place.place());
-  ResolvedScheme scheme = resolve_scheme(row.scheme, place.place());
-  scheme.recipe = load_recipe(document.text("recipe", std::string(kDefaultRecipe)), place.place());
-  Prediction p;
-  p.system = &system;
-  p.devices = row.devices;
-  p.job.graph = &graph;
-  p.job.scheme = &scheme;
-  p.job.batch = row.batch;
-  p.job.precision = parse_precision(row.precision, place.place());
-  p.job.optimizer = &optimizer(document.text("optimizer", "adam"), place.place());
-  p.job.recompute = row.recompute;
-  p.job.input = false;
+    asked.emplace_back("set", fmt::format("nodes={}", (row.devices + each - 1) / each));
+  const Question q = question_of(document, asked);
+  Prediction p = q.prediction(row.devices);
   p.check_memory = false;  // it ran
-  p.timeline = false;
-  row.nodes = make_cluster(system, row.devices).nodes;
+  row.nodes = make_cluster(q.system, row.devices).nodes;
   row.dull = dull_rate(p);
   const Report r = simulate_rate(p);
   row.predicted = r.samples_per_second;

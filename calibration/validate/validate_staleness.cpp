@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/data.h"
+#include "calibration/validate/asking.h"
 #include "sim/simulate.h"
 
 namespace tandem::calibration {
@@ -39,27 +40,23 @@ double total_variation(const Json& published, const Histogram& predicted) {
 StalenessRow validate_staleness_run(const Json& json) {
   json.only({"name", "source", "system", "set", "model", "scheme", "devices", "batch", "jitter", "iterations",
              "gives", "mean", "histogram"});
-  const Graph graph = Graph::load(json.at("model").as_text(), json.place());
-  std::vector<std::pair<std::string, std::string>> sets{{"nodes", "64"}};
+  const auto number = [&](const char* key, int64_t most) {
+    return std::to_string(json.at(key).as_int(1, most));
+  };
+  System::Sets sets{{"nodes", "64"}};
   if (const Json* set = json.find("set")) {
     for (const auto& [path, value] : set->members()) sets.emplace_back(path, value.as_text());
   }
-  const System system = System::load(json.at("system").as_text(), sets, json.place());
-  const ResolvedScheme scheme = resolve_scheme(json.at("scheme").as_text(), json.place());
-  Prediction p;
-  p.job.graph = &graph;
-  p.system = &system;
-  p.job.scheme = &scheme;
-  p.job.optimizer = &optimizer("sgd");
-  p.devices = json.at("devices").as_int(1, 100'000);
-  p.job.batch = json.at("batch").as_int(1, 1'000'000);
-  p.iterations = static_cast<int32_t>(json.at("iterations").as_int(1, 100'000));
-  p.job.input = false;
-  p.disturbance = Disturbance{};
-  p.disturbance->iteration_sigma = json.at("jitter").as_real(0, 10);
-  const Report report = simulate(p);
+  Question q = question_of(json, {{"optimizer", "sgd"},
+                                  {"devices", number("devices", 100'000)},
+                                  {"batch", number("batch", 1'000'000)},
+                                  {"iterations", number("iterations", 100'000)},
+                                  {"jitter", fmt::format("{}", json.at("jitter").as_real(0, 10))},
+                                  {"input", "synthetic"}});
+  q.system = q.system.with(sets);
+  const Report report = simulate(q.prediction(q.devices[0]));
   StalenessRow row{
-      json.at("name").as_text(),  json.at("source").as_text(), scheme.name, p.devices, json.text("gives", ""),
+      json.at("name").as_text(),  json.at("source").as_text(), q.scheme.name, q.devices[0], json.text("gives", ""),
       json.at("mean").as_real(0), report.staleness.mean(),     -1};
   if (const Json* histogram = json.find("histogram"))
     row.distance = total_variation(*histogram, report.staleness);

@@ -29,7 +29,8 @@ constexpr Target kTargets[] = {{"hwloc_xml", fuzz::hwloc_xml},   {"json", fuzz::
                                {"options", fuzz::options},       {"report", fuzz::report},
                                {"system", fuzz::system},         {"hf_config", fuzz::hf_config},
                                {"topo_m", fuzz::topo_m},         {"units", fuzz::units},
-                               {"image", fuzz::image},           {"record_file", fuzz::record_file}};
+                               {"image", fuzz::image},           {"record_file", fuzz::record_file},
+                               {"question", fuzz::question}};
 constexpr int kMutations = 2000;
 
 std::vector<std::string> corpus(const std::string& target) {

@@ -19,6 +19,7 @@ void nccl_tests(std::string_view bytes);
 void nccl_xml(std::string_view bytes);
 void options(std::string_view bytes);
 void record_file(std::string_view bytes);
+void question(std::string_view bytes);
 void report(std::string_view bytes);
 void system(std::string_view bytes);
 void hf_config(std::string_view bytes);

@@ -54,6 +54,18 @@ TEST(Floors, IncludesOnlyGoDown) {
   }
 }
 
+/// Who asks may stand anywhere, so the door knows neither executor nor data's readers.
+TEST(Floors, AnswersSeeNoExecutor) {
+  int files = 0;
+  for (const Source& source : sources()) {
+    if (source.folder != "answers") continue;
+    ++files;
+    for (const std::string& include : includes(source))
+      EXPECT_NE(include.substr(0, include.find('/')), "exec") << source.path << " includes " << include;
+  }
+  EXPECT_GT(files, 20);
+}
+
 /// The folder that a path lies in, as deep as kInnerFloors names it: "exec/device" for
 /// exec/device/cpu/gemm.cpp, "sim".
 std::string inner_folder(const std::string& path) {

@@ -13,7 +13,7 @@ namespace tandem::tests {
 
 namespace fs = std::filesystem;
 
-inline const std::map<std::string, int> kFloors = {{"base", 0},        {"models", 1}, {"topologies", 1},
+inline const std::map<std::string, int> kFloors = {{"include", 0},     {"base", 0},        {"models", 1}, {"topologies", 1},
                                                    {"schemes", 2},     {"sim", 3},    {"exec", 3},
                                                    {"answers", 4}, {"calibration", 5}, {"app", 6},    {"tests", 7}};
 
