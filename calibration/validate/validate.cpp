@@ -147,7 +147,8 @@ std::string name_of(const std::vector<Part>& parts) {
 Setting make_setting(const Json& s) {
   const Json& model = s.at("model");
   std::vector<std::pair<std::string, std::string>> first;
-  if (model.is_array() && !model.items().empty())
+  if (model.is_array() && model.items().empty()) model.fail("no part");
+  if (model.is_array())
     first.emplace_back("model", model.items()[0].at("model").as_text());
   Setting out;
   out.question = std::make_shared<const Question>(question_of(s, first));

@@ -13,9 +13,9 @@ namespace {
 constexpr double kGood = 0.05;
 constexpr std::size_t kMostShown = 10;
 
-using Rate = double RegretGrid::Configuration::*;
+using RateOf = double RegretGrid::Configuration::*;
 
-const RegretGrid::Configuration& fastest(const std::vector<RegretGrid::Configuration>& all, Rate rate) {
+const RegretGrid::Configuration& fastest(const std::vector<RegretGrid::Configuration>& all, RateOf rate) {
   return *std::max_element(all.begin(), all.end(),
                            [&](const auto& a, const auto& b) { return a.*rate < b.*rate; });
 }

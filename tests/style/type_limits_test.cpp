@@ -50,7 +50,9 @@ std::string bare(const std::string& statement) {
 void count(const std::string& statement, Size& size) {
   static const std::regex access("\\b(?:public|private|protected)\\s*:"),
       other("^\\s*(?:using|friend|typedef|static_assert|enum|class|struct|union|template\\s+struct)\\b");
-  const std::string text = std::regex_replace(statement, access, "");
+  static const std::regex symbol("operator\\s*[^\\w\\s(]+");
+  const std::string text =
+      std::regex_replace(std::regex_replace(statement, access, ""), symbol, "operator ");
   if (text.find_first_not_of(" \t\n") == std::string::npos || std::regex_search(text, other)) return;
   const std::string plain = bare(text);
   const std::size_t round = plain.find('('), equals = plain.find('=');
@@ -71,8 +73,8 @@ std::size_t read_body(const std::string& code, std::size_t begin, Size& size) {
     if (c == '{') ++depth;
     statement += c;
     if (depth > 0) continue;
-    const bool function = c == '}' && bare(statement).find(')') != std::string::npos &&
-                          bare(statement).find('=') == std::string::npos;
+    const std::string plain = c == '}' ? bare(statement) : "";
+    const bool function = plain.find(')') < plain.find('=');
     if (c != ';' && !function) continue;
     if (c == ';') statement.pop_back();
     count(statement, size);
