@@ -12,6 +12,7 @@ std::vector<Slice> held_by(const Run& run, uint32_t instance) {
   const uint32_t role = run.stages().place(instance).role;
   if (!run.spreads() && !run.stages().split()) return {{0, run.stages().lowered(instance).parameters()}};
   const GridPlace& place = run.stages().place(instance);
+  if (place.worker > 0) return out;
   for (uint32_t key = 0; key < run.program().buckets.size(); ++key) {
     const Bucket& bucket = run.program().buckets[key];
     if (bucket.role != role) continue;
@@ -127,6 +128,7 @@ void join_slices(const Run& run, ExecutionResult& out) {
   if (run.exchanged_vectors() > 1) return join_exchanged(own, out);
   const int64_t n = run.execution_graph().parameters();
   join_values(own, n, out.parameters, false);
+  if (run.stages().split()) join_values(own, n, out.averaging, false);
   if (run.execution().job.optimizer->flat()) return join_values(own, n, out.state, false);
   join_values(own_state(run, own), run.optimizer_state().words(), out.state, true);
 }

@@ -82,7 +82,9 @@ int64_t vectors_of_stores(const Program& program, const Optimizer& optimizer) {
 }
 
 int64_t narrowed_words(const Program& program, const Op& op) {
-  if (op.kind != OpKind::collective || op.payload != Payload::parameters) return 0;
+  if (op.kind != OpKind::collective || op.payload != Payload::parameters ||
+      program.collectives[op.what].kind != CollKind::all_gather)
+    return 0;
   const Bucket& bucket = program.buckets[op.key];
   if (op.bytes.n != 2 * bucket.elements) return 0;
   const int64_t members = program.roles[bucket.role].mesh.members(program.collectives[op.what].axes);
@@ -172,7 +174,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   m.gradients = words(made.shares + (sums ? summed_apart(program, stages, worker).elements() : 0));
   const bool on_host = e.job.offload.optimizer || e.job.optimizer->paged;
   m.optimizer = words(on_host ? 0 : own_state_words(e, program, stages, worker)) +
-                words(parameters) * averaging_vectors(program);
+                words(kept_state(program, stages, worker).elements()) * averaging_vectors(program);
   m.activations = words(lowered.arena()) * slots + words(lowered.passing());
   m.host = words(offloaded_words(e, program, stages, worker));
   m.host += loaded_bytes(e, program, stages, worker);

@@ -196,6 +196,7 @@ class Run {
   void check_executable() const;
   void check_ops(uint32_t worker) const;
   void check_gradients(const Op& op, uint32_t worker) const;
+  void check_average(const Op& op, uint32_t worker) const;
   void check_compression() const;
   bool gathers_shards(const Op& op, uint32_t worker) const;
   void check_store() const;

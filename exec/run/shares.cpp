@@ -67,7 +67,6 @@ Places kept_state(const Program& program, const Stages& stages, uint32_t device)
   const std::vector<int32_t> scattering = scattering_collectives(program);
   std::map<int64_t, int64_t> parts;  // first -> elements
   for (const Op& op : program.roles[stages.place(device).role].ops) {
-    if (op.kind == OpKind::collective && op.payload == Payload::state) return all;
     const bool shared = op.payload == Payload::shard;
     if (op.kind != OpKind::compute || (!shared && op.payload != Payload::parameters)) continue;
     const Bucket& bucket = program.buckets[op.key];

@@ -216,18 +216,21 @@ void Stages::find_places(const Program& program) {
       const auto device = static_cast<uint32_t>(grid_device(program, role, i));
       devices_of_[r].push_back(device);
       if (!grid) {
-        places_[device] = {r, i, i, 0, 0, i};
+        places_[device] = {.role = r, .instance = i, .replica = i, .holder = i};
         replicas_ = static_cast<uint32_t>(role.mesh.size());
         continue;
       }
-      const Coordinate samples = coordinate(role.mesh, i, {"node", "data", "expert"}),
-                       data = coordinate(role.mesh, i, {"node", "data"}),
+      const Coordinate samples = coordinate(role.mesh, i, {"worker", "node", "data", "expert"}),
+                       worker = coordinate(role.mesh, i, {"worker"}),
+                       data = coordinate(role.mesh, i, {"worker", "node", "data"}),
                        tensor = coordinate(role.mesh, i, {"tensor"}),
                        expert = role.slice.whole_experts ? coordinate(role.mesh, i, {"expert", "tensor"})
                                                          : coordinate(role.mesh, i, {"expert"}),
                        context = coordinate(role.mesh, i, {"context"});
       const bool own = role.slice.samples;  // of each partner
-      places_[device] = {r, i, own ? tensor.at : samples.at, tensor.at, expert.at, data.at, context.at};
+      places_[device] = {r,       i,         own ? tensor.at : samples.at, worker.at, tensor.at, expert.at,
+                         data.at, context.at};
+      apart_ = worker.size;
       replicas_ = own ? tensor.size : samples.size;
       own_samples_ = own;
       partners_ = tensor.size;

@@ -20,6 +20,7 @@ namespace tandem::exec {
 struct GridPlace {
   uint32_t role = 0, instance = 0;
   uint32_t replica = 0;  ///< of the models that train on samples of their own
+  uint32_t worker = 0;   ///< among groups of devices that train apart and average now and then
   uint32_t partner = 0;  ///< among the devices that share each of its layers
   uint32_t expert = 0;   ///< among those that hold different experts: partners too where these are whole
   uint32_t holder = 0;   ///< among those that hold the same experts
@@ -51,6 +52,8 @@ class Stages {
   const ExecutionGraph& whole() const { return whole_; }
   uint32_t devices() const { return static_cast<uint32_t>(places_.size()); }
   uint32_t replicas() const { return replicas_; }
+  /// Groups of devices that train apart: each sums gradients of its own replicas alone.
+  uint32_t apart() const { return apart_; }
   /// Do partners have samples of their own, for which layers that they share make gradients of all?
   bool own_samples() const { return own_samples_; }
   uint32_t contexts() const { return contexts_; }  ///< devices that divide each sequence
@@ -103,7 +106,7 @@ class Stages {
   std::vector<SharedRooms> rooms_;  ///< [role]
   std::vector<std::vector<Piece>> frozen_pieces_;
   std::vector<std::vector<Piece>> pieces_;  ///< [(stage x partners + partner) x experts + expert], or one
-  uint32_t replicas_ = 1, partners_ = 1, experts_ = 1, contexts_ = 1, micros_ = 1;
+  uint32_t replicas_ = 1, apart_ = 1, partners_ = 1, experts_ = 1, contexts_ = 1, micros_ = 1;
   bool own_samples_ = false;
   Slots one_;
 };

@@ -217,8 +217,8 @@ class Summary {
     out.state = run_.start_state();
     if (!run_.store() || run_.exchanges_parameters()) {  // workers update
       const bool each = run_.spreads() || run_.stages().split();
+      out.averaging.resize(n * static_cast<std::size_t>(averaging_vectors(run_.program())));
       for (uint32_t w = 0; w < (each ? workers_.size() : 1); ++w) gather(w, out);
-      out.averaging = workers_[0]->averaging();
     }
     if (run_.store()) {
       out.parameters = stored(n);
@@ -256,11 +256,14 @@ class Summary {
     const int64_t own = run_.stages().lowered(instance).parameters();
     const int64_t all = run_.execution_graph().parameters();
     const std::vector<Slice> held = held_by(run_, instance);
-    const std::vector<float> parameters = workers_[w]->parameters(), state = workers_[w]->state();
+    if (held.empty()) return;
+    const std::vector<float> parameters = workers_[w]->parameters(), state = workers_[w]->state(),
+                             averaging = workers_[w]->averaging();
     const bool flat = run_.execution().job.optimizer->flat();
     for (const Slice& s : held) {
       give_pieces(run_.stages().pieces(instance), parameters, own, s.first, s.elements, out.parameters, all);
       if (flat) give_pieces(run_.stages().pieces(instance), state, own, s.first, s.elements, out.state, all);
+      give_pieces(run_.stages().pieces(instance), averaging, own, s.first, s.elements, out.averaging, all);
     }
     if (flat) return;
     const OptimizerState &whole = run_.optimizer_state(),

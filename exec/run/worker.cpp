@@ -102,7 +102,8 @@ void Worker::set_start_state() {
 }
 
 std::vector<float> Worker::averaging() const {
-  return read(averaging_, graph().parameters() * averaging_vectors(run_.program()));
+  return kept_state_.give(read(averaging_, kept_state_.elements() * averaging_vectors(run_.program())),
+                          graph().parameters());
 }
 
 std::vector<float> Worker::values(TensorId t) const { return read(tensor(t), graph().tensors()[t].elements); }
@@ -183,7 +184,7 @@ void Worker::allocate() {
   outputs_ = device_->allocate(most);
   narrowed_ = device_->allocate(narrowed);
   half_ = device_->allocate(half_words(run_.program(), role()));
-  averaging_ = device_->allocate(n.parameters() * averaging_vectors(run_.program()));
+  averaging_ = device_->allocate(kept_state_.elements() * averaging_vectors(run_.program()));
   delayed_ = device_->allocate(n.parameters() * run_.program().delay);
   messages_ = device_->allocate(compressed_words(run_.program(), run_.execution_graph().graph()));
   left_out_ = device_->allocate(n.parameters() * feedback_vectors(run_.program()));
@@ -253,7 +254,11 @@ void Worker::set_start_values() {
 void Worker::keep_averaging() {
   if (averaging_vectors(run_.program()) == 0) return;
   const std::vector<float>& from = run_.start_averaging().empty() ? run_.start() : run_.start_averaging();
-  device_->upload(averaging_, from.data(), static_cast<int64_t>(from.size()));
+  std::vector<float> own;
+  take_pieces(run_.stages().pieces(instance_), from, run_.execution_graph().parameters(), own,
+              graph().parameters());
+  const std::vector<float> kept = kept_state_.take(own, graph().parameters());
+  device_->upload(averaging_, kept.data(), static_cast<int64_t>(kept.size()));
 }
 
 /// With Execution::poison: behind which ops the parameters that were gathered for them are no longer needed.

@@ -138,6 +138,7 @@ class Worker {
   struct Buffer;
   Buffer buffer(uint32_t index) const;
   Buffer buffer_of_layer(uint32_t index) const;
+  bool averages_share(const Op& op) const;
   void move_parts(const Buffer& whole, uint32_t rank, bool out, Lane lane);
   uint32_t exchanges_before(uint32_t layer, uint32_t index) const;
   uint32_t part_of(uint32_t layer, uint32_t index) const;

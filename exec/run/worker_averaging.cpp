@@ -19,9 +19,10 @@ Worker::Act Worker::average(const Op& op, const Slice& part) {
   Launch l;
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
-  float *const x = parameters_ + part.first, *const anchor = averaging_ + part.first;
+  float *const x = own_parameters(part.first), *const anchor =
+                                                   averaging_ + kept_state_.of(part.first, part.elements);
   l.operands = {{x, beside ? gradients_ + part.first : x, anchor}};
-  if (averaging_vectors(run_.program()) > 1) l.operands[0].push_back(anchor + graph().parameters());
+  if (averaging_vectors(run_.program()) > 1) l.operands[0].push_back(anchor + kept_state_.elements());
   return [this, list = std::vector<Launch>{l}, copies = copied(part)](int32_t iteration) {
     driver_->launch(list, 0, run_.state(instance_, iteration));
     renew(copies, Lane::compute);

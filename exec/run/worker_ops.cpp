@@ -308,6 +308,7 @@ struct Worker::Buffer {
   /// in the buffer, or where `all` one behind the other and all of the buffer.
   std::vector<std::pair<float*, int64_t>> parts = {};
   bool all = false;
+  std::vector<float*> further = {};  ///< as many elements each, summed likewise where they lie
 };
 
 /// Partners that divide the sequence gather and scatter it in tensors beside those that layers hand on.
@@ -352,7 +353,7 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
     for (const Slice& s : in_parts(graph())) out.parts.emplace_back(gradients_at(s.first), s.elements);
     return out;
   }
-  if (op.payload == Payload::state)
+  if (op.payload == Payload::state && !run_.stages().split())
     return {parameters_, graph().parameters() * (1 + run_.execution().job.optimizer->state)};
   if (run_.program().delay > 0 && op.payload == Payload::gradients)
     return {delayed_ + run_.program().buckets[op.key].first, run_.program().buckets[op.key].elements};
@@ -368,6 +369,12 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
     const Slice own = run_.share(op.key, instance_);
     return {gradients_ + held_gradients_.kept.of(own.first, own.elements), own.elements};
   }
+  if (averages_share(op)) {
+    const Slice own = run_.share(op.key, instance_);
+    Buffer out{own_parameters(own.first), own.elements};
+    if (op.payload == Payload::state) add_state(out.further, state_memory(), own.first);
+    return out;
+  }
   const Bucket& bucket = run_.program().buckets[op.key];
   if (op.payload == Payload::mean) {  // a step's gradients have been used, and lie there no longer
     Buffer out{gradients_at(bucket.first), bucket.elements, {}, true};
@@ -376,6 +383,12 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
   }
   return {op.payload == Payload::gradients ? gradients_at(bucket.first) : parameters_at(bucket.first),
           bucket.elements};
+}
+
+/// Do groups of devices that train apart average what each of them holds?
+bool Worker::averages_share(const Op& op) const {
+  return run_.stages().split() && run_.program().collectives[op.what].kind == CollKind::all_reduce &&
+         (op.payload == Payload::parameters || op.payload == Payload::state);
 }
 
 /// Between a collective's buffer and where the member's parts lie.
@@ -424,8 +437,8 @@ Worker::Act Worker::collective(uint32_t index) {
   const HalfGradients half = half_gradients(run_.program(), op);
   const bool halves = half.elements > 0, casts = halves && !casts_gradients(run_.program());
   if (halves) whole = {half_memory(op), half.words()};
-  bytes_[index] = halves ? 2 * half.elements : 4 * whole.elements;
   const int64_t n = whole.elements;
+  bytes_[index] = halves ? 2 * half.elements : 4 * n * (1 + static_cast<int64_t>(whole.further.size()));
   const bool averages =
       c.kind == CollKind::all_reduce &&
       (op.payload == Payload::parameters || op.payload == Payload::state || op.payload == Payload::mean);
@@ -458,6 +471,10 @@ Worker::Act Worker::collective(uint32_t index) {
     const int64_t began = meet(meeting, at);
     if (takes) move_parts(whole, m.rank, true, lane);
     if (averages) device_->scale(at, share, n, lane);
+    for (float* const more : whole.further) {
+      meet(meeting, more);
+      device_->scale(more, share, n, lane);
+    }
     if (each > 0) upcast_shards(key, m, at, each, lane);
     if (casts) upcast_gradients(half, m.rank, gradients + late, at, lane);
     if (keep) keep(iteration);

@@ -95,6 +95,19 @@ TEST(ShardedMemory, OfBothEnginesAgrees) {
   }
 }
 
+/// Workers of several devices cut the anchor and the velocity as they cut the optimiser's state.
+TEST(ShardedMemory, OfWhatAveragesKeepAgrees) {
+  const Graph graph = Graph::load(kModels[0]);
+  for (const char* scheme : {"diloco:workers=2,sharding=3", "diloco:workers=2,sharding=1", "bmuf:workers=2",
+                             "local-sgd:workers=2,sharding=2,state=params+optimizer"}) {
+    SCOPED_TRACE(scheme);
+    const Both both = memory(graph, scheme, 4);
+    EXPECT_NEAR(static_cast<double>(both.executed.optimizer.n),
+                static_cast<double>(both.simulated.optimizer.n),
+                static_cast<double>(64 * graph.layers().size()));
+  }
+}
+
 /// Sums of two are the same in any order, so that what shards hold of them is what all hold.
 TEST(Sharding, OfTwoWorkersTrainsBitForBitAsAnAllReduce) {
   for (const char* model : {"gpt2:layers=2,hidden=32,heads=4,vocabulary=60,sequence=12", "digits-cnn"}) {
