@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "exec/comm/rate_limit.h"
+#include "exec/data/data.h"
+#include "exec/data/stored_images.h"
+#include "exec/data/token_files.h"
 #include "exec/device/backend.h"
 #include "exec/device/cores.h"
 #include "exec/run/checkpoint.h"
-#include "exec/run/data.h"
 #include "exec/run/loss_target.h"
 #include "exec/run/noise_scale.h"
-#include "exec/run/stored_images.h"
-#include "exec/run/token_files.h"
 #include "schemes/job.h"
 #include "schemes/program.h"
 #include "schemes/report.h"

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "exec/data/data.h"
 #include "exec/lower/execution_graph.h"
-#include "exec/run/data.h"
 #include "exec/run/execution.h"
 #include "exec/run/pieces.h"
 #include "exec/run/rooms.h"

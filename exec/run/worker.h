@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "exec/data/loader.h"
 #include "exec/run/copies.h"
 #include "exec/run/half_gradients.h"
 #include "exec/run/lane_driver.h"
-#include "exec/run/loader.h"
 #include "exec/run/run.h"
 #include "schemes/compression.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/token_files.h"
+#include "exec/data/token_files.h"
 #include "exec/run/execute.h"
 
 #include <gmock/gmock.h>

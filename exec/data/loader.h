@@ -5,10 +5,10 @@
 #include <functional>
 #include <vector>
 
+#include "exec/data/data.h"
+#include "exec/data/image.h"
+#include "exec/data/stored_images.h"
 #include "exec/lower/execution_graph.h"
-#include "exec/run/data.h"
-#include "exec/run/image.h"
-#include "exec/run/stored_images.h"
 
 namespace tandem::exec {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/generated_data.h"
+#include "exec/data/generated_data.h"
 
 #include <algorithm>
 #include <cmath>

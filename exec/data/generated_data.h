@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/options.h"
-#include "exec/run/dataset.h"
+#include "exec/data/dataset.h"
 
 namespace tandem::exec {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/run/dataset.h"
+#include "exec/data/dataset.h"
 
 namespace tandem::exec {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/loader.h"
+#include "exec/data/loader.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/data.h"
+#include "exec/data/data.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "exec/run/generated_data.h"
+#include "exec/data/generated_data.h"
 
 namespace tandem::exec {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/stored_images.h"
+#include "exec/data/stored_images.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "exec/run/image.h"
+#include "exec/data/image.h"
 
 namespace tandem::exec {
 
