@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/run/execution.h"
+#include "exec/request/execution.h"
 
 namespace tandem::exec {
 

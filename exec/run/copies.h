@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "exec/comm/store.h"
-#include "exec/run/execution.h"
+#include "exec/request/execution.h"
 #include "exec/run/stages.h"
 
 namespace tandem::exec {

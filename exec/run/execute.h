@@ -4,7 +4,7 @@
 // execution at a time in a process.
 #include <vector>
 
-#include "exec/run/execution.h"
+#include "exec/request/execution.h"
 
 namespace tandem::exec {
 

@@ -7,7 +7,7 @@
 
 #include "exec/comm/store.h"
 #include "exec/lower/execution_graph.h"
-#include "exec/run/execution.h"
+#include "exec/request/execution.h"
 #include "exec/run/stages.h"
 
 namespace tandem::exec {

@@ -9,7 +9,7 @@
 
 #include "exec/data/data.h"
 #include "exec/lower/execution_graph.h"
-#include "exec/run/execution.h"
+#include "exec/request/execution.h"
 #include "exec/run/pieces.h"
 #include "exec/run/rooms.h"
 #include "schemes/program.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints: what is written comes back, training goes on as if nothing had happened, wrong files are
 // refused.
-#include "exec/run/checkpoint.h"
+#include "exec/request/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/checkpoint.h"
+#include "exec/request/checkpoint.h"
 
 #include <fmt/format.h>
 

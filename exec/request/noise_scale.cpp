@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/noise_scale.h"
+#include "exec/request/noise_scale.h"
 
 #include <algorithm>
 #include <limits>

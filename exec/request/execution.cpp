@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/execution.h"
+#include "exec/request/execution.h"
 
 #include "base/random.h"
 #include "schemes/uneven_batches.h"
