@@ -16,9 +16,9 @@
 #include "app/measure/cross_check.h"
 #include "base/host_load.h"
 #include "exec/comm/ranks.h"
+#include "exec/layout/memory.h"
 #include "exec/run/batch_speeds.h"
 #include "exec/run/execute.h"
-#include "exec/run/memory.h"
 
 namespace tandem::app {
 

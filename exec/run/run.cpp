@@ -12,8 +12,8 @@
 
 #include "base/random.h"
 #include "exec/comm/scheduled_group.h"
-#include "exec/run/half_gradients.h"
-#include "exec/run/memory.h"
+#include "exec/layout/half_gradients.h"
+#include "exec/layout/memory.h"
 #include "schemes/uneven_batches.h"
 
 namespace tandem::exec {

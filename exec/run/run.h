@@ -16,13 +16,13 @@
 #include "exec/comm/store_links.h"
 #include "exec/comm/sync.h"
 #include "exec/comm/tcp_transport.h"
+#include "exec/layout/optimizer_state.h"
+#include "exec/layout/shares.h"
+#include "exec/layout/stages.h"
 #include "exec/lower/execution_graph.h"
 #include "exec/request/execution.h"
 #include "exec/request/loss_target.h"
 #include "exec/run/iterations.h"
-#include "exec/run/optimizer_state.h"
-#include "exec/run/shares.h"
-#include "exec/run/stages.h"
 
 namespace tandem::exec {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/run/summary.h"
 #include "base/statistics.h"
+#include "exec/layout/memory.h"
 #include "exec/run/join_ranks.h"
-#include "exec/run/memory.h"
 #include "exec/run/time_shares.h"
 #include "schemes/uneven_batches.h"
 

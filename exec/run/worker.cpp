@@ -8,7 +8,7 @@
 #include <set>
 
 #include "exec/device/throttled.h"
-#include "exec/run/memory.h"
+#include "exec/layout/memory.h"
 #include "exec/run/stream_driver.h"
 
 namespace tandem::exec {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "exec/data/loader.h"
-#include "exec/run/copies.h"
-#include "exec/run/half_gradients.h"
+#include "exec/layout/copies.h"
+#include "exec/layout/half_gradients.h"
 #include "exec/run/lane_driver.h"
 #include "exec/run/run.h"
 #include "schemes/compression.h"

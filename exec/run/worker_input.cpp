@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "base/random.h"
-#include "exec/run/memory.h"
+#include "exec/layout/memory.h"
 #include "exec/run/worker.h"
 
 namespace tandem::exec {

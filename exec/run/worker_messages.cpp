@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "exec/run/shares.h"
+#include "exec/layout/shares.h"
 #include "exec/run/worker.h"
 
 namespace tandem::exec {

@@ -7,7 +7,7 @@
 #include <map>
 #include <thread>
 
-#include "exec/run/memory.h"
+#include "exec/layout/memory.h"
 #include "exec/run/worker.h"
 
 namespace tandem::exec {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the simulator says that a device of sharded training holds, beside what a worker has room for; and
 // what the worker then computes.
-#include "exec/run/memory.h"
+#include "exec/layout/memory.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "exec/run/shares.h"
+#include "exec/layout/shares.h"
 #include "sim/memory/memory.h"
 #include "tests/cross/settings.h"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a worker of sharded data parallelism has room for: as many buckets as the Program has whole at once.
-#include "exec/run/rooms.h"
+#include "exec/layout/gather_buffers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exec/run/memory.h"
-#include "exec/run/precedence.h"
-#include "exec/run/shares.h"
+#include "exec/layout/happens_before.h"
+#include "exec/layout/memory.h"
+#include "exec/layout/shares.h"
 
 namespace tandem::tests {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/pieces.h"
+#include "exec/layout/parameter_map.h"
 
 #include <fmt/format.h>
 

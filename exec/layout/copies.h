@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "exec/comm/store.h"
+#include "exec/layout/stages.h"
 #include "exec/request/execution.h"
-#include "exec/run/stages.h"
 
 namespace tandem::exec {
 
 /// Of one device. Made once, then only read: any thread may ask.
 ///
-/// Parameters that it holds whole for a while only (exec/run/rooms.h) have none: they are brought anew for
-/// each pass. In 1 byte, where what numbers are scaled by follows from how often they were made, only such
-/// have one as a single update of each step writes, and nothing else.
+/// Parameters that it holds whole for a while only (exec/layout/gather_buffers.h) have none: they are brought
+/// anew for each pass. In 1 byte, where what numbers are scaled by follows from how often they were made,
+/// only such have one as a single update of each step writes, and nothing else.
 class Copies {
  public:
   Copies() = default;

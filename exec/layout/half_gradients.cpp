@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/half_gradients.h"
+#include "exec/layout/half_gradients.h"
 
 #include <algorithm>
 #include <array>
 
-#include "exec/run/shares.h"
+#include "exec/layout/shares.h"
 
 namespace tandem::exec {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/places.h"
+#include "exec/layout/packed_layout.h"
 
 #include <algorithm>
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "exec/comm/store.h"
+#include "exec/layout/parameter_map.h"
 #include "exec/lower/execution_graph.h"
-#include "exec/run/pieces.h"
 #include "schemes/program.h"
 
 namespace tandem::exec {
@@ -33,7 +33,7 @@ class OptimizerState {
 };
 
 /// Of a state that lies tensor by tensor: where a slice's is in the whole model's. `pieces`: of their
-/// parameters (exec/run/pieces.h). Without tensors of which the slice has a part alone.
+/// parameters (exec/layout/parameter_map.h). Without tensors of which the slice has a part alone.
 std::vector<Piece> state_pieces(const OptimizerState& whole, const OptimizerState& own,
                                 const std::vector<Piece>& pieces);
 

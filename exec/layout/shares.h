@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "exec/comm/store.h"
-#include "exec/run/places.h"
-#include "exec/run/stages.h"
+#include "exec/layout/packed_layout.h"
+#include "exec/layout/stages.h"
 #include "schemes/program.h"
 
 namespace tandem::exec {
@@ -39,7 +39,7 @@ struct Held {
   /// share. Updates work there.
   Places kept;
   /// Where passes find parameters and leave gradients: there too, but of a bucket that is held whole for a
-  /// while only in its room (exec/run/rooms.h).
+  /// while only in its room (exec/layout/gather_buffers.h).
   Places passes;
   int64_t elements = 0;  ///< of the memory
   int64_t shares = 0;    ///< of these the device's own, in `kept`

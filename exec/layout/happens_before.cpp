@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/precedence.h"
+#include "exec/layout/happens_before.h"
 
 namespace tandem::exec {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/memory.h"
+#include "exec/layout/memory.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -11,10 +11,10 @@
 #include <sstream>
 
 #include "exec/comm/ranks.h"
-#include "exec/run/copies.h"
-#include "exec/run/half_gradients.h"
-#include "exec/run/optimizer_state.h"
-#include "exec/run/shares.h"
+#include "exec/layout/copies.h"
+#include "exec/layout/half_gradients.h"
+#include "exec/layout/optimizer_state.h"
+#include "exec/layout/shares.h"
 #include "schemes/compression.h"
 
 namespace tandem::exec {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/optimizer_state.h"
+#include "exec/layout/optimizer_state.h"
 
 #include <algorithm>
 

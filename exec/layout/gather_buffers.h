@@ -35,9 +35,9 @@ struct Rooms {
 };
 
 /// Two buckets share memory where each life of one has ended when a life of the other begins
-/// (exec/run/precedence.h). Buckets lie in lines of 64 bytes as they do in the flat vector, so that what
-/// looks at alignment computes the same. O(lives^2).
-/// `stays`: a worker keeps a share between lives, which may do so in a place of the bucket's own.
+/// (exec/layout/happens_before.h). Buckets lie in lines of 64 bytes as they do in the flat vector, so that
+/// what looks at alignment computes the same. O(lives^2). `stays`: a worker keeps a share between lives,
+/// which may do so in a place of the bucket's own.
 Rooms rooms_for(const Program& program, uint32_t role, const std::vector<Life>& lives, bool stays);
 
 /// Of a role, made once and then only read.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/copies.h"
+#include "exec/layout/copies.h"
 
 #include <algorithm>
 
-#include "exec/run/shares.h"
+#include "exec/layout/shares.h"
 
 namespace tandem::exec {
 

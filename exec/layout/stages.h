@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "exec/data/data.h"
+#include "exec/layout/gather_buffers.h"
+#include "exec/layout/parameter_map.h"
 #include "exec/lower/execution_graph.h"
 #include "exec/request/execution.h"
-#include "exec/run/pieces.h"
-#include "exec/run/rooms.h"
 #include "schemes/program.h"
 
 namespace tandem::exec {

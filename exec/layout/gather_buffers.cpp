@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/rooms.h"
+#include "exec/layout/gather_buffers.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "exec/layout/happens_before.h"
 #include "exec/lower/arena.h"
-#include "exec/run/precedence.h"
 
 namespace tandem::exec {
 

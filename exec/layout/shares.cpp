@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/shares.h"
+#include "exec/layout/shares.h"
 
 #include <algorithm>
 #include <map>

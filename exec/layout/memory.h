@@ -6,9 +6,9 @@
 #include <string>
 
 #include "exec/comm/store.h"
+#include "exec/layout/stages.h"
 #include "exec/lower/execution_graph.h"
 #include "exec/request/execution.h"
-#include "exec/run/stages.h"
 
 namespace tandem::exec {
 

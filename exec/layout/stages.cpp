@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/stages.h"
+#include "exec/layout/stages.h"
 
 #include <fmt/format.h>
 
