@@ -39,7 +39,8 @@ struct Execution {
   int threads = 1;                            ///< per worker
   Bind bind = Bind::core;                     ///< of workers on processors
   std::optional<Processors> processors = {};  ///< that they have; else machine_processors()
-  std::optional<RateLimit> rate_limit;        ///< of TCP between nodes; none: as fast as the machine is
+  Processors available_processors() const { return processors ? *processors : machine_processors(); }
+  std::optional<RateLimit> rate_limit;  ///< of TCP between nodes; none: as fast as the machine is
   /// (worker, how many times as long its calls take, >= 1): devices of other speeds, emulated
   /// (exec/device/throttled.h). Not of backends that are asynchronous.
   std::vector<std::pair<uint32_t, double>> throttle = {};

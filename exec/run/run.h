@@ -68,6 +68,8 @@ class Run {
   /// Of the program.
   Iterations& iterations() { return *iterations_; }
   const Iterations& iterations() const { return *iterations_; }
+  /// Is it an all-reduce of gradients, of which Keep::norms has lengths?
+  bool sums_gradients(const Op& op) const;
   /// Null without a target.
   LossWatch* watch() { return watch_.get(); }
   const LossWatch* watch() const { return watch_.get(); }

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "models/adapter.h"
 #include "tests/cross/settings.h"
 

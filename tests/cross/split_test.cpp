@@ -8,8 +8,8 @@
 #include <map>
 #include <tuple>
 
+#include "exec/execute.h"
 #include "exec/lower/execution_graph.h"
-#include "exec/run/execute.h"
 #include "sim/simulate.h"
 #include "tests/cross/split_case.h"
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "tests/app/tool.h"
 
 namespace tandem::tests {

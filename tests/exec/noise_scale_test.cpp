@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "exec/execute.h"
 #include "exec/request/loss_target.h"
-#include "exec/run/execute.h"
 
 namespace tandem::tests {
 namespace {

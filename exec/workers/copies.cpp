@@ -3,7 +3,7 @@
 // parameters (copies.h).
 #include <cstring>
 
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

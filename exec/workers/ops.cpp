@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "exec/layout/memory.h"
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

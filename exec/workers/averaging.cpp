@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "exec/device/averaging.h"
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

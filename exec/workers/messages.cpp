@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "exec/layout/shares.h"
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

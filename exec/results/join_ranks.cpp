@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/join_ranks.h"
+#include "exec/results/join_ranks.h"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

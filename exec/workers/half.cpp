@@ -2,7 +2,7 @@
 // Formats of 2 bytes: gradients that travel in them, and steps that are left out in fp16.
 #include <algorithm>
 
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/time_shares.h"
+#include "exec/results/time_shares.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A worker's messages to and from a parameter server.
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/batch_speeds.h"
+#include "exec/batch_speeds.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/statistics.h"
 #include "exec/comm/ranks.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "schemes/uneven_batches.h"
 
 namespace tandem::exec {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "exec/device/cpu/kernel.h"
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

@@ -2,7 +2,7 @@
 // Between a worker's own share of a bucket and the room where the bucket is whole for a while.
 #include <limits>
 
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

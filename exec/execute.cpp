@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/random.h"
-#include "exec/run/summary.h"
+#include "exec/results/summary.h"
 
 namespace tandem::exec {
 
@@ -172,6 +172,13 @@ void check_stored(const ExecutionGraph& n, const StoredImages& stored) {
 }
 
 }  // namespace
+
+void check_cores(const Execution& e) {
+  if (!e.backend->on_processors) return;
+  const int32_t comm_cores = make_program(e).comm_cores;
+  const auto here = static_cast<uint32_t>(std::max<int64_t>(1, e.cluster.devices / ranks().size));
+  if (comm_cores > 0) assign_cores(e.available_processors(), {e.bind, here, e.threads, comm_cores});
+}
 
 ExecutionResult execute(const Execution& execution, const Keep& keep) {
   const std::string missing = execution.backend->missing();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 #include <algorithm>
 #include <limits>

@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "exec/layout/memory.h"
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 

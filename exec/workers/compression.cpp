@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 #include "exec/device/compression.h"
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 #include "schemes/compression.h"
 
 namespace tandem::exec {

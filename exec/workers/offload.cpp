@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is offloaded: copies between a worker's device and its host, and what the host's processors do.
-#include "exec/run/worker.h"
+#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 
