@@ -68,7 +68,7 @@ Copies::Copies(const Execution& e, const Program& program, const Stages& stages,
   const uint32_t at = stages.place(device).role;
   const Role& role = program.roles[at];
   const Held held = held_parameters(program, stages, device, false);
-  const Rooms& rooms = stages.rooms(device).parameters;
+  const GatherBuffers& rooms = stages.gather_buffers(device).parameters;
   std::map<int64_t, uint32_t> keys;  // by where buckets begin
   for (uint32_t key = 0; key < program.buckets.size(); ++key) {
     if (program.buckets[key].role == at && program.buckets[key].elements > 0)
@@ -83,7 +83,7 @@ Copies::Copies(const Execution& e, const Program& program, const Stages& stages,
                      one_update(program, role, first, w.elements, bucket->second);
     bool brought = false;
     for (; bucket != keys.end() && bucket->first < first + w.elements; ++bucket)
-      brought = brought || rooms.at[bucket->second] != Rooms::kNone;
+      brought = brought || rooms.at[bucket->second] != GatherBuffers::kNone;
     if (brought) continue;
     const int64_t place = held.passes.of(first, w.elements);
     if (w.half) {

@@ -211,15 +211,15 @@ class Conflicts {
            before(b, a, true);
   }
 
-  Precedence order_;
+  HappensBefore order_;
   std::vector<Span> spans_;
   std::set<std::pair<uint32_t, uint32_t>> pairs_;
 };
 
 /// Each bucket at the first place that is free of those that it must not share memory with.
-Rooms placed(const Program& program, const std::vector<uint32_t>& keys, const Conflicts& conflicts) {
-  Rooms out;
-  out.at.assign(program.buckets.size(), Rooms::kNone);
+GatherBuffers placed(const Program& program, const std::vector<uint32_t>& keys, const Conflicts& conflicts) {
+  GatherBuffers out;
+  out.at.assign(program.buckets.size(), GatherBuffers::kNone);
   std::vector<uint32_t> there;  // in the order of their places
   for (const uint32_t key : keys) {
     const Bucket& bucket = program.buckets[key];
@@ -241,8 +241,8 @@ Rooms placed(const Program& program, const std::vector<uint32_t>& keys, const Co
 }
 
 /// Those alone that share memory with another.
-Rooms shared(const Program& program, std::vector<uint32_t> keys, const Conflicts& conflicts, bool stays) {
-  const Rooms all = placed(program, keys, conflicts);
+GatherBuffers shared(const Program& program, std::vector<uint32_t> keys, const Conflicts& conflicts, bool stays) {
+  const GatherBuffers all = placed(program, keys, conflicts);
   if (!stays) return all;
   const auto alone = [&](uint32_t a) {
     return std::none_of(keys.begin(), keys.end(), [&](uint32_t b) {
@@ -252,41 +252,41 @@ Rooms shared(const Program& program, std::vector<uint32_t> keys, const Conflicts
   };
   std::vector<uint32_t> own, others;
   for (const uint32_t key : keys) (alone(key) ? own : others).push_back(key);
-  Rooms out = placed(program, others, conflicts);
-  for (const uint32_t key : own) out.at[key] = Rooms::kOwn;
+  GatherBuffers out = placed(program, others, conflicts);
+  for (const uint32_t key : own) out.at[key] = GatherBuffers::kOwn;
   return out;
 }
 
 }  // namespace
 
-Rooms rooms_for(const Program& program, uint32_t role, const std::vector<Life>& lives, bool stays) {
-  if (lives.empty()) return {std::vector<int64_t>(program.buckets.size(), Rooms::kNone), 0};
+GatherBuffers gather_buffers_for(const Program& program, uint32_t role, const std::vector<Life>& lives, bool stays) {
+  if (lives.empty()) return {std::vector<int64_t>(program.buckets.size(), GatherBuffers::kNone), 0};
   const Conflicts conflicts(program.roles[role].ops, lives);
   std::vector<uint32_t> keys;
   for (const Life& life : lives) {
     if (std::find(keys.begin(), keys.end(), life.key) == keys.end()) keys.push_back(life.key);
   }
-  Rooms as_listed = shared(program, keys, conflicts, stays);
+  GatherBuffers as_listed = shared(program, keys, conflicts, stays);
   std::stable_sort(keys.begin(), keys.end(), [&](uint32_t a, uint32_t b) {
     return program.buckets[a].elements > program.buckets[b].elements;
   });
-  Rooms by_size = shared(program, keys, conflicts, stays);
-  const auto whole = [&](const Rooms& rooms) {
+  GatherBuffers by_size = shared(program, keys, conflicts, stays);
+  const auto whole = [&](const GatherBuffers& rooms) {
     int64_t sum = rooms.elements;
-    for (const uint32_t key : keys) sum += rooms.at[key] == Rooms::kOwn ? program.buckets[key].elements : 0;
+    for (const uint32_t key : keys) sum += rooms.at[key] == GatherBuffers::kOwn ? program.buckets[key].elements : 0;
     return sum;
   };
   return whole(by_size) < whole(as_listed) ? by_size : as_listed;
 }
 
-SharedRooms shared_rooms(const Program& program, uint32_t role, const ExecutionGraph& lowered,
+SharedGatherBuffers shared_gather_buffers(const Program& program, uint32_t role, const ExecutionGraph& lowered,
                          bool parameters_offloaded) {
   const auto& ops = program.roles[role].ops;
   const bool sums = program.micro_batches > 1 ||
                     std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.micro > 0; });
-  return {rooms_for(program, role, parameter_lives(program, role, lowered, parameters_offloaded),
+  return {gather_buffers_for(program, role, parameter_lives(program, role, lowered, parameters_offloaded),
                     !parameters_offloaded),
-          rooms_for(program, role, gradient_lives(program, role, lowered), !sums)};
+          gather_buffers_for(program, role, gradient_lives(program, role, lowered), !sums)};
 }
 
 }  // namespace tandem::exec

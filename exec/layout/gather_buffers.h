@@ -26,7 +26,7 @@ std::vector<Life> parameter_lives(const Program& program, uint32_t role, const E
 std::vector<Life> gradient_lives(const Program& program, uint32_t role, const ExecutionGraph& lowered);
 
 /// Memory that buckets take turns in.
-struct Rooms {
+struct GatherBuffers {
   static constexpr int64_t kNone = -1, kOwn = -2;
   /// [bucket]: where it begins. kNone: it has no room; kOwn: nor does it need one, since it would share
   /// memory with no other: the worker's share stays within its whole.
@@ -38,13 +38,13 @@ struct Rooms {
 /// (exec/layout/happens_before.h). Buckets lie in lines of 64 bytes as they do in the flat vector, so that
 /// what looks at alignment computes the same. O(lives^2). `stays`: a worker keeps a share between lives,
 /// which may do so in a place of the bucket's own.
-Rooms rooms_for(const Program& program, uint32_t role, const std::vector<Life>& lives, bool stays);
+GatherBuffers gather_buffers_for(const Program& program, uint32_t role, const std::vector<Life>& lives, bool stays);
 
 /// Of a role, made once and then only read.
-struct SharedRooms {
-  Rooms parameters, gradients;
+struct SharedGatherBuffers {
+  GatherBuffers parameters, gradients;
 };
-SharedRooms shared_rooms(const Program& program, uint32_t role, const ExecutionGraph& lowered,
+SharedGatherBuffers shared_gather_buffers(const Program& program, uint32_t role, const ExecutionGraph& lowered,
                          bool parameters_offloaded);
 
 }  // namespace tandem::exec

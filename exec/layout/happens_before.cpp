@@ -3,7 +3,7 @@
 
 namespace tandem::exec {
 
-Precedence::Precedence(const OpList& list) : after_(list.size()) {
+HappensBefore::HappensBefore(const OpList& list) : after_(list.size()) {
   const std::vector<Op> ops(list.begin(), list.end());
   const auto n = static_cast<uint32_t>(ops.size());
   std::vector<std::vector<uint32_t>> lanes(kLanes);
@@ -27,7 +27,7 @@ Precedence::Precedence(const OpList& list) : after_(list.size()) {
   }
 }
 
-const std::vector<bool>& Precedence::reached(uint32_t first) {
+const std::vector<bool>& HappensBefore::reached(uint32_t first) {
   const auto [at, fresh] = reached_.try_emplace(first);
   std::vector<bool>& out = at->second;
   if (!fresh) return out;
@@ -47,7 +47,7 @@ const std::vector<bool>& Precedence::reached(uint32_t first) {
   return out;
 }
 
-bool Precedence::before(uint32_t first, uint32_t then, bool next) {
+bool HappensBefore::before(uint32_t first, uint32_t then, bool next) {
   return reached(first)[then + (next ? after_.size() : 0)];
 }
 

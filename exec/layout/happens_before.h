@@ -12,9 +12,9 @@ namespace tandem::exec {
 
 /// Of one instance: by the order of its lanes and by dependencies. What messages and collectives would add is
 /// not counted. For one thread at a time.
-class Precedence {
+class HappensBefore {
  public:
-  explicit Precedence(const OpList& ops);  ///< O(ops + dependencies)
+  explicit HappensBefore(const OpList& ops);  ///< O(ops + dependencies)
   /// Has `first` ended when `then` begins, in the same iteration or, with `next`, in the one behind it? The
   /// first question about a `first` is O(ops + dependencies), others O(1).
   bool before(uint32_t first, uint32_t then, bool next = false);

@@ -52,9 +52,9 @@ bool OptimizerState::cut_by(const Slice& part) const {
 namespace {
 
 /// The model's tensor that the slice's is, all of it; null where it is a part.
-const UpdatedTensor* model_tensor(const std::vector<Piece>& pieces, const UpdatedTensor& own,
+const UpdatedTensor* model_tensor(const ParameterMap& pieces, const UpdatedTensor& own,
                                   const OptimizerState& whole, bool* copy = nullptr) {
-  const auto piece = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& p) {
+  const auto piece = std::find_if(pieces.begin(), pieces.end(), [&](const MappedRange& p) {
     return p.own <= own.first && own.first + own.elements <= p.own + p.elements;
   });
   if (piece == pieces.end()) return nullptr;
@@ -73,13 +73,13 @@ int64_t words_of(const OptimizerState& of, std::size_t tensor) {
 
 }  // namespace
 
-bool whole_here(const std::vector<Piece>& pieces, const UpdatedTensor& own, const OptimizerState& whole) {
+bool whole_here(const ParameterMap& pieces, const UpdatedTensor& own, const OptimizerState& whole) {
   return model_tensor(pieces, own, whole) != nullptr;
 }
 
-std::vector<Piece> state_pieces(const OptimizerState& whole, const OptimizerState& own,
-                                const std::vector<Piece>& pieces) {
-  std::vector<Piece> out;
+ParameterMap state_map(const OptimizerState& whole, const OptimizerState& own,
+                                const ParameterMap& pieces) {
+  ParameterMap out;
   for (std::size_t t = 0; t < own.tensors().size(); ++t) {
     bool copy = false;
     const UpdatedTensor* theirs = model_tensor(pieces, own.tensors()[t], whole, &copy);

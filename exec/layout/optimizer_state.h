@@ -34,11 +34,11 @@ class OptimizerState {
 
 /// Of a state that lies tensor by tensor: where a slice's is in the whole model's. `pieces`: of their
 /// parameters (exec/layout/parameter_map.h). Without tensors of which the slice has a part alone.
-std::vector<Piece> state_pieces(const OptimizerState& whole, const OptimizerState& own,
-                                const std::vector<Piece>& pieces);
+ParameterMap state_map(const OptimizerState& whole, const OptimizerState& own,
+                                const ParameterMap& pieces);
 
 /// Has a slice with these pieces all of the model's tensor of which this is?
-bool whole_here(const std::vector<Piece>& pieces, const UpdatedTensor& own, const OptimizerState& whole);
+bool whole_here(const ParameterMap& pieces, const UpdatedTensor& own, const OptimizerState& whole);
 
 /// What the op `update` on `part` of the role's flat vector works on where the optimiser needs whole tensors:
 /// those of which no later update of the step has a part, which lie behind each other. A step's updates are

@@ -7,7 +7,7 @@
 
 namespace tandem::exec {
 
-void Places::add(int64_t first, int64_t elements, int64_t at) {
+void PackedLayout::add(int64_t first, int64_t elements, int64_t at) {
   if (elements == 0) return;
   elements_ += elements;
   if (!parts_.empty()) {
@@ -21,7 +21,7 @@ void Places::add(int64_t first, int64_t elements, int64_t at) {
   parts_.push_back({first, elements, at});
 }
 
-int64_t Places::of(int64_t first, int64_t elements) const {
+int64_t PackedLayout::of(int64_t first, int64_t elements) const {
   if (elements == 0) return 0;
   const auto behind = std::upper_bound(parts_.begin(), parts_.end(), first,
                                        [](int64_t f, const Part& p) { return f < p.first; });
@@ -31,7 +31,7 @@ int64_t Places::of(int64_t first, int64_t elements) const {
   return p.at + first - p.first;
 }
 
-std::vector<std::pair<int64_t, int64_t>> Places::cut(
+std::vector<std::pair<int64_t, int64_t>> PackedLayout::cut(
     const std::vector<std::pair<int64_t, int64_t>>& ranges) const {
   std::vector<std::pair<int64_t, int64_t>> out;
   for (const auto& [begin, end] : ranges) {
@@ -43,7 +43,7 @@ std::vector<std::pair<int64_t, int64_t>> Places::cut(
   return out;
 }
 
-std::vector<float> Places::take(const std::vector<float>& flat, int64_t all) const {
+std::vector<float> PackedLayout::take(const std::vector<float>& flat, int64_t all) const {
   std::vector<float> out;
   for (int64_t base = 0; base < static_cast<int64_t>(flat.size()); base += all) {
     for (const Part& p : parts_) {
@@ -54,7 +54,7 @@ std::vector<float> Places::take(const std::vector<float>& flat, int64_t all) con
   return out;
 }
 
-std::vector<float> Places::give(const std::vector<float>& kept, int64_t all) const {
+std::vector<float> PackedLayout::give(const std::vector<float>& kept, int64_t all) const {
   const int64_t vectors = elements_ == 0 ? 0 : static_cast<int64_t>(kept.size()) / elements_;
   std::vector<float> out(static_cast<std::size_t>(vectors * all));
   auto from = kept.begin();

@@ -8,7 +8,7 @@
 namespace tandem::exec {
 
 /// Written by one thread; then any thread may ask.
-class Places {
+class PackedLayout {
  public:
   struct Part {
     int64_t first = 0, elements = 0;  ///< of the flat vector

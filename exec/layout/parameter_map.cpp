@@ -48,13 +48,13 @@ std::vector<int64_t> packed(const Graph& graph, uint32_t layer, int64_t features
 /// One tensor of a slice and the model's of which it is a part.
 struct Part {
   const Layer& layer;
-  Piece at;     ///< own and whole: where they begin; elements: of the slice's
+  MappedRange at;     ///< own and whole: where they begin; elements: of the slice's
   int64_t all;  ///< elements of the model's
 };
 
 /// `columns` of the whole lie in rows, of which this device has its part of each packed piece.
 void add_columns(const Part& part, const std::vector<int64_t>& columns, int64_t own_columns, uint32_t partner,
-                 std::vector<Piece>& out) {
+                 ParameterMap& out) {
   const int64_t all = std::accumulate(columns.begin(), columns.end(), int64_t{0});
   const int64_t ways = (all + own_columns - 1) / own_columns;
   for (int64_t row = 0; row < part.at.elements / own_columns; ++row) {
@@ -71,7 +71,7 @@ void add_columns(const Part& part, const std::vector<int64_t>& columns, int64_t 
 
 /// A tensor of experts: those of this device, and of each its part where partners divide them, which is of
 /// the inner features: rows of what goes down, else columns.
-void add_experts(const Part& part, const std::string& name, const Portion& portion, std::vector<Piece>& out) {
+void add_experts(const Part& part, const std::string& name, const Portion& portion, ParameterMap& out) {
   const int64_t count = Attributes(part.layer.attributes).integer("count"), here = count / portion.experts;
   const int64_t each = part.all / count, own = part.at.elements / here, ways = each / own;
   const int64_t feed = Attributes(part.layer.attributes).integer("feed");
@@ -88,7 +88,7 @@ void add_experts(const Part& part, const std::string& name, const Portion& porti
 }
 
 void add_part(const ExecutionGraph& whole, const Part& part, uint32_t layer, uint32_t partner,
-              std::vector<Piece>& out) {
+              ParameterMap& out) {
   const std::string split = part.layer.attributes.text("split", "whole");
   const bool table = part.at.copy || part.layer.type->name == "embedding";
   if (part.at.elements == part.all) {
@@ -110,9 +110,9 @@ void add_part(const ExecutionGraph& whole, const Part& part, uint32_t layer, uin
 
 }  // namespace
 
-std::vector<Piece> pieces_of(const ExecutionGraph& whole, const ExecutionGraph& own, const Portion& portion,
+ParameterMap parameter_map_of(const ExecutionGraph& whole, const ExecutionGraph& own, const Portion& portion,
                              bool frozen) {
-  std::vector<Piece> out;
+  ParameterMap out;
   const auto tensors = [&](const ExecutionGraph& of) -> const auto& {
     return frozen ? of.frozen() : of.learned();
   };
@@ -165,22 +165,22 @@ std::vector<BufferPlace> buffers(const ExecutionGraph& whole, const ExecutionGra
   return out;
 }
 
-void take_pieces(const std::vector<Piece>& pieces, const std::vector<float>& whole, int64_t whole_elements,
+void take_mapped(const ParameterMap& map, const std::vector<float>& whole, int64_t whole_elements,
                  std::vector<float>& own, int64_t own_elements) {
   const auto flats = whole_elements == 0 ? 0 : static_cast<int64_t>(whole.size()) / whole_elements;
   own.assign(static_cast<std::size_t>(flats * own_elements), 0);
   for (int64_t k = 0; k < flats; ++k) {
-    for (const Piece& p : pieces)
+    for (const MappedRange& p : map)
       std::copy_n(whole.begin() + k * whole_elements + p.whole, p.elements,
                   own.begin() + k * own_elements + p.own);
   }
 }
 
-void give_pieces(const std::vector<Piece>& pieces, const std::vector<float>& own, int64_t own_elements,
+void give_mapped(const ParameterMap& map, const std::vector<float>& own, int64_t own_elements,
                  int64_t first, int64_t elements, std::vector<float>& whole, int64_t whole_elements) {
   const auto flats = own_elements == 0 ? 0 : static_cast<int64_t>(own.size()) / own_elements;
   for (int64_t k = 0; k < flats; ++k) {
-    for (const Piece& p : pieces) {
+    for (const MappedRange& p : map) {
       const int64_t begin = std::max(p.own, first), end = std::min(p.own + p.elements, first + elements);
       if (begin < end)
         std::copy_n(own.begin() + k * own_elements + begin, end - begin,

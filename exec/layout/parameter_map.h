@@ -9,11 +9,13 @@
 namespace tandem::exec {
 
 /// [own, own + elements) of a slice's flat vector are [whole, whole + elements) of the model's.
-struct Piece {
+struct MappedRange {
   int64_t own = 0, whole = 0, elements = 0;
   bool copy = false;  ///< of a weight that another stage holds, too, whose layer it is
 };
 
+/// In the order of the slice's flat vector.
+using ParameterMap = std::vector<MappedRange>;
 /// Which of the devices that divide a slice's layers.
 struct Portion {
   uint32_t partner = 0;              ///< of those that share each layer
@@ -24,7 +26,7 @@ struct Portion {
 /// the weights that stay as they are, among all of the model's. Rows that pad a
 /// vocabulary to equal parts are in none. Any thread may call it. Throws InputError where a layer's output is
 /// packed in a way that does not divide. O(rows of the weights that are split).
-std::vector<Piece> pieces_of(const ExecutionGraph& whole, const ExecutionGraph& own,
+ParameterMap parameter_map_of(const ExecutionGraph& whole, const ExecutionGraph& own,
                              const Portion& portion = {}, bool frozen = false);
 
 /// Where a buffer of a slice (running statistics) lies among all of the model's, one behind the other.
@@ -35,10 +37,10 @@ struct BufferPlace {
 std::vector<BufferPlace> buffers(const ExecutionGraph& whole, const ExecutionGraph& own);
 
 /// From a vector of the model's parameters (several behind each other: an optimiser's state) to a slice's.
-void take_pieces(const std::vector<Piece>& pieces, const std::vector<float>& whole, int64_t whole_elements,
+void take_mapped(const ParameterMap& map, const std::vector<float>& whole, int64_t whole_elements,
                  std::vector<float>& own, int64_t own_elements);
 /// And back, of [first, first + elements) of the slice's flat vector alone.
-void give_pieces(const std::vector<Piece>& pieces, const std::vector<float>& own, int64_t own_elements,
+void give_mapped(const ParameterMap& map, const std::vector<float>& own, int64_t own_elements,
                  int64_t first, int64_t elements, std::vector<float>& whole, int64_t whole_elements);
 
 }  // namespace tandem::exec

@@ -60,8 +60,8 @@ Slice part_of(const Bucket& bucket, uint32_t rank, uint32_t ranks) {
   return {bucket.first + begin, chunk_begin(bucket.elements, ranks, rank + 1) - begin};
 }
 
-Places kept_state(const Program& program, const Stages& stages, uint32_t device) {
-  Places all;
+PackedLayout kept_state(const Program& program, const Stages& stages, uint32_t device) {
+  PackedLayout all;
   all.add(0, stages.lowered(device).parameters(), 0);
   if (program.sharding.state <= 1) return all;
   const std::vector<int32_t> scattering = scattering_collectives(program);
@@ -74,7 +74,7 @@ Places kept_state(const Program& program, const Stages& stages, uint32_t device)
         shared ? share_of(program, stages, scattering, op.key, device) : Slice{bucket.first, bucket.elements};
     if (part.elements > 0) parts.emplace(part.first, part.elements);
   }
-  Places out;
+  PackedLayout out;
   for (const auto& [first, elements] : parts) out.add(first, elements, out.elements());
   return out;
 }
@@ -92,13 +92,13 @@ std::vector<uint32_t> keys_of(const Program& program, const Stages& stages, uint
   return out;
 }
 
-Held held(const Program& program, const Stages& stages, uint32_t device, const Rooms& rooms, bool stays) {
+Held held(const Program& program, const Stages& stages, uint32_t device, const GatherBuffers& rooms, bool stays) {
   const std::vector<int32_t> scattering = scattering_collectives(program);
   Held out;
   const std::vector<uint32_t> keys = keys_of(program, stages, device);
   for (const uint32_t key : keys) {
     const Bucket& bucket = program.buckets[key];
-    const Slice own = rooms.at[key] == Rooms::kNone ? Slice{bucket.first, bucket.elements}
+    const Slice own = rooms.at[key] == GatherBuffers::kNone ? Slice{bucket.first, bucket.elements}
                                                     : share_of(program, stages, scattering, key, device);
     const Slice keeps = rooms.at[key] < 0 ? Slice{bucket.first, bucket.elements} : own;
     if (!stays && rooms.at[key] >= 0) continue;
@@ -127,18 +127,18 @@ Held held(const Program& program, const Stages& stages, uint32_t device, const R
 }  // namespace
 
 Held held_parameters(const Program& program, const Stages& stages, uint32_t device, bool offloaded) {
-  return held(program, stages, device, stages.rooms(device).parameters, !offloaded);
+  return held(program, stages, device, stages.gather_buffers(device).parameters, !offloaded);
 }
 
 Held held_gradients(const Program& program, const Stages& stages, uint32_t device) {
-  return held(program, stages, device, stages.rooms(device).gradients, true);
+  return held(program, stages, device, stages.gather_buffers(device).gradients, true);
 }
 
-Places summed_apart(const Program& program, const Stages& stages, uint32_t device) {
-  Places out;
+PackedLayout summed_apart(const Program& program, const Stages& stages, uint32_t device) {
+  PackedLayout out;
   for (const uint32_t key : keys_of(program, stages, device)) {
     const Bucket& bucket = program.buckets[key];
-    if (stages.rooms(device).gradients.at[key] < 0) out.add(bucket.first, bucket.elements, out.elements());
+    if (stages.gather_buffers(device).gradients.at[key] < 0) out.add(bucket.first, bucket.elements, out.elements());
   }
   return out;
 }

@@ -31,16 +31,16 @@ Slice share_of(const Program& program, const Stages& stages, const std::vector<i
 
 /// Parts of its flat vector for which the device keeps the optimiser's state, one behind the other: those
 /// that it updates where devices divide the state, else all.
-Places kept_state(const Program& program, const Stages& stages, uint32_t device);
+PackedLayout kept_state(const Program& program, const Stages& stages, uint32_t device);
 
 /// A device's memory for its flat vector of parameters, or of gradients.
 struct Held {
   /// What stays, from the begin on, one behind the other: all, or of buckets that devices divide the device's
   /// share. Updates work there.
-  Places kept;
+  PackedLayout kept;
   /// Where passes find parameters and leave gradients: there too, but of a bucket that is held whole for a
   /// while only in its room (exec/layout/gather_buffers.h).
-  Places passes;
+  PackedLayout passes;
   int64_t elements = 0;  ///< of the memory
   int64_t shares = 0;    ///< of these the device's own, in `kept`
   int64_t rooms() const { return elements - kept.elements(); }
@@ -50,6 +50,6 @@ Held held_parameters(const Program& program, const Stages& stages, uint32_t devi
 Held held_gradients(const Program& program, const Stages& stages, uint32_t device);
 /// Parts of the gradients that are summed over micro-batches as they are made, beside them: those without a
 /// room. One behind the other.
-Places summed_apart(const Program& program, const Stages& stages, uint32_t device);
+PackedLayout summed_apart(const Program& program, const Stages& stages, uint32_t device);
 
 }  // namespace tandem::exec

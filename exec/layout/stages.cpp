@@ -182,10 +182,10 @@ Stages::Stages(const Execution& e, const Program& program)
       stage_of_role_(program.roles.size()) {
   find_places(program);
   if (program.grid.axes.empty()) {
-    pieces_ = {{{0, 0, whole_.parameters()}}};
-    frozen_pieces_ = {{{0, 0, whole_.frozen_elements()}}};
+    maps_ = {{{0, 0, whole_.parameters()}}};
+    frozen_maps_ = {{{0, 0, whole_.frozen_elements()}}};
     lower_batches(e);
-    find_rooms(e, program);
+    find_gather_buffers(e, program);
     return;
   }
   for (const Role& role : program.roles) {
@@ -194,14 +194,14 @@ Stages::Stages(const Execution& e, const Program& program)
   for (uint32_t r = 0; r < program.roles.size(); ++r) {
     if (program.roles[r].works()) add_stage(e, program, r);
   }
-  find_rooms(e, program);
+  find_gather_buffers(e, program);
 }
 
-void Stages::find_rooms(const Execution& e, const Program& program) {
-  rooms_.resize(program.roles.size());
+void Stages::find_gather_buffers(const Execution& e, const Program& program) {
+  gather_buffers_.resize(program.roles.size());
   for (uint32_t r = 0; r < program.roles.size(); ++r) {
     if (!devices_of_[r].empty())
-      rooms_[r] = shared_rooms(program, r, lowered(devices_of_[r][0]), e.job.offload.parameters);
+      gather_buffers_[r] = shared_gather_buffers(program, r, lowered(devices_of_[r][0]), e.job.offload.parameters);
   }
 }
 
@@ -276,8 +276,8 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
     for (use.context = 0; use.context < contexts_; ++use.context)
       s.lowered.emplace_back(*s.slice, e.job.batch, true, e.job.precision, use);
     for (uint32_t x = 0; x < experts_; ++x) {
-      pieces_.push_back(pieces_of(whole_, s.lowered.back(), {p, x, experts_}));
-      frozen_pieces_.push_back(pieces_of(whole_, s.lowered.back(), {p, x, experts_}, true));
+      maps_.push_back(parameter_map_of(whole_, s.lowered.back(), {p, x, experts_}));
+      frozen_maps_.push_back(parameter_map_of(whole_, s.lowered.back(), {p, x, experts_}, true));
     }
   }
   for (const LearnedTensor& l : s.lowered[0].learned()) {
@@ -311,7 +311,7 @@ std::vector<uint32_t> Stages::fed_by(uint32_t device) const {
 
 const Slots& Stages::slots(uint32_t device) const { return split() ? stage(device).slots : one_; }
 
-std::size_t Stages::piece_of(uint32_t device) const {
+std::size_t Stages::map_of(uint32_t device) const {
   if (!split()) return 0;
   const GridPlace& at = places_[device];
   return (stage_of_role_[at.role] * std::size_t{partners_} + at.partner) * experts_ + at.expert;

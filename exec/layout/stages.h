@@ -79,21 +79,21 @@ class Stages {
   const ExecutionGraph& lowered(uint32_t device) const;
   const Slots& slots(uint32_t device) const;
   /// Of the device's role: where buckets lie that it holds whole for a while only.
-  const SharedRooms& rooms(uint32_t device) const { return rooms_[places_[device].role]; }
+  const SharedGatherBuffers& gather_buffers(uint32_t device) const { return gather_buffers_[places_[device].role]; }
   /// Where the device's flat vector lies in that of whole().
-  const std::vector<Piece>& pieces(uint32_t device) const { return pieces_[piece_of(device)]; }
+  const ParameterMap& parameter_map(uint32_t device) const { return maps_[map_of(device)]; }
   /// The same of the weights that stay as they are.
-  const std::vector<Piece>& frozen_pieces(uint32_t device) const { return frozen_pieces_[piece_of(device)]; }
+  const ParameterMap& frozen_map(uint32_t device) const { return frozen_maps_[map_of(device)]; }
   /// The device of an instance of a role that trains.
   uint32_t device(uint32_t role, uint32_t instance) const { return devices_of_[role][instance]; }
 
  private:
   void find_places(const Program& program);
-  void find_rooms(const Execution& execution, const Program& program);
+  void find_gather_buffers(const Execution& execution, const Program& program);
   void lower_batches(const Execution& execution);
   void add_stage(const Execution& execution, const Program& program, uint32_t role);
   const Stage& stage(uint32_t device) const { return stages_[stage_of_role_[places_[device].role]]; }
-  std::size_t piece_of(uint32_t device) const;
+  std::size_t map_of(uint32_t device) const;
 
   std::unique_ptr<Graph> synced_;  ///< the model of whole(); null: the job's
   ExecutionGraph whole_;
@@ -103,9 +103,9 @@ class Stages {
   std::map<int64_t, ExecutionGraph> uneven_;       ///< [samples]: of devices with batches of their own
   std::vector<int64_t> batches_;                   ///< [device]: of those
   std::vector<uint32_t> stage_of_role_;
-  std::vector<SharedRooms> rooms_;  ///< [role]
-  std::vector<std::vector<Piece>> frozen_pieces_;
-  std::vector<std::vector<Piece>> pieces_;  ///< [(stage x partners + partner) x experts + expert], or one
+  std::vector<SharedGatherBuffers> gather_buffers_;  ///< [role]
+  std::vector<ParameterMap> frozen_maps_;
+  std::vector<ParameterMap> maps_;  ///< [(stage x partners + partner) x experts + expert], or one
   uint32_t replicas_ = 1, apart_ = 1, partners_ = 1, experts_ = 1, contexts_ = 1, micros_ = 1;
   bool own_samples_ = false;
   Slots one_;

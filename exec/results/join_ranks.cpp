@@ -30,9 +30,9 @@ namespace {
 
 /// From one flat vector to another, or from several one after the other (an optimiser's state).
 template <class F, class T>
-void copy_slices(int64_t n, const std::vector<Piece>& parts, const std::vector<F>& from, std::vector<T>& to) {
+void copy_slices(int64_t n, const ParameterMap& parts, const std::vector<F>& from, std::vector<T>& to) {
   for (std::ptrdiff_t base = 0; base < static_cast<std::ptrdiff_t>(to.size()); base += n) {
-    for (const Piece& p : parts)
+    for (const MappedRange& p : parts)
       std::copy_n(from.begin() + base + p.whole, p.elements, to.begin() + base + p.whole);
   }
 }
@@ -66,7 +66,7 @@ void take_mean(std::vector<float>& values) {
 }
 
 /// Where servers have the state behind the parameters.
-void join_exchanged(const std::vector<Piece>& own, ExecutionResult& out) {
+void join_exchanged(const ParameterMap& own, ExecutionResult& out) {
   std::vector<float> both = out.parameters;
   both.insert(both.end(), out.state.begin(), out.state.end());
   std::vector<double> all(both.size());
@@ -78,7 +78,7 @@ void join_exchanged(const std::vector<Piece>& own, ExecutionResult& out) {
 }
 
 /// Vectors of `n` elements, of which each process has parts; `bits`: words that are no numbers.
-void join_values(const std::vector<Piece>& own, int64_t n, std::vector<float>& values, bool bits) {
+void join_values(const ParameterMap& own, int64_t n, std::vector<float>& values, bool bits) {
   const std::vector<float> one(static_cast<std::size_t>(n), 1);
   std::vector<double> holders(one.size());  // devices that share a layer all have what none of them splits
   copy_slices(n, own, one, holders);
@@ -94,10 +94,10 @@ void join_values(const std::vector<Piece>& own, int64_t n, std::vector<float>& v
 }
 
 /// Of a state that lies tensor by tensor: what belongs to these parts of the parameters.
-std::vector<Piece> own_state(const Run& run, const std::vector<Piece>& own) {
-  std::vector<Piece> out;
+ParameterMap own_state(const Run& run, const ParameterMap& own) {
+  ParameterMap out;
   const OptimizerState& state = run.optimizer_state();
-  for (const Piece& p : own) {
+  for (const MappedRange& p : own) {
     for (const UpdatedTensor& t : state.in({p.whole, p.elements}))
       out.push_back({0, t.state, run.execution().job.optimizer->state_words(t.elements, t.rows)});
   }
@@ -106,7 +106,7 @@ std::vector<Piece> own_state(const Run& run, const std::vector<Piece>& own) {
 
 /// Of the parameters and the optimiser's state each process has what its own servers or workers updated.
 void join_slices(const Run& run, ExecutionResult& out) {
-  std::vector<Piece> own;
+  ParameterMap own;
   for (uint32_t key = 0; key < run.program().buckets.size() && run.store(); ++key) {
     for (uint32_t i = 0; i < run.local(); ++i) {
       for (const uint32_t s : run.shards_of(key)) {
@@ -118,7 +118,7 @@ void join_slices(const Run& run, ExecutionResult& out) {
   for (uint32_t w = 0; w < run.here() && !run.store(); ++w) {
     const uint32_t instance = run.first_here() + w;
     for (const Slice& s : held_by(run, instance)) {
-      for (const Piece& p : run.stages().pieces(instance)) {
+      for (const MappedRange& p : run.stages().parameter_map(instance)) {
         const int64_t begin = std::max(p.own, s.first),
                       end = std::min(p.own + p.elements, s.first + s.elements);
         if (begin < end) own.push_back({0, p.whole + begin - p.own, end - begin});

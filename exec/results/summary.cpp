@@ -261,16 +261,16 @@ class Summary {
                              averaging = workers_[w]->averaging();
     const bool flat = run_.execution().job.optimizer->flat();
     for (const Slice& s : held) {
-      give_pieces(run_.stages().pieces(instance), parameters, own, s.first, s.elements, out.parameters, all);
-      if (flat) give_pieces(run_.stages().pieces(instance), state, own, s.first, s.elements, out.state, all);
-      give_pieces(run_.stages().pieces(instance), averaging, own, s.first, s.elements, out.averaging, all);
+      give_mapped(run_.stages().parameter_map(instance), parameters, own, s.first, s.elements, out.parameters, all);
+      if (flat) give_mapped(run_.stages().parameter_map(instance), state, own, s.first, s.elements, out.state, all);
+      give_mapped(run_.stages().parameter_map(instance), averaging, own, s.first, s.elements, out.averaging, all);
     }
     if (flat) return;
     const OptimizerState &whole = run_.optimizer_state(),
                          mine(*run_.execution().job.optimizer, run_.stages().lowered(instance));
-    std::vector<Piece> pieces = state_pieces(whole, mine, run_.stages().pieces(instance));
-    std::erase_if(pieces, [](const Piece& p) { return p.copy; });
-    give_pieces(pieces, state, mine.words(), 0, mine.words(), out.state, whole.words());
+    ParameterMap pieces = state_map(whole, mine, run_.stages().parameter_map(instance));
+    std::erase_if(pieces, [](const MappedRange& p) { return p.copy; });
+    give_mapped(pieces, state, mine.words(), 0, mine.words(), out.state, whole.words());
   }
 
   /// The first replica's.

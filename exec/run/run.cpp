@@ -196,7 +196,7 @@ void Run::check_whole_tensors() const {
     const OptimizerState state(rule, own);
     for (std::size_t k = 0; k < own.learned().size() && stages_.split(); ++k) {
       const UpdatedTensor& t = state.tensors()[k];
-      if (t.elements > 0 && !whole_here(stages_.pieces(w), t, optimizer_state_))
+      if (t.elements > 0 && !whole_here(stages_.parameter_map(w), t, optimizer_state_))
         needs(fmt::format("devices hold parts of those of layer \"{}\"",
                           own.graph().layers()[own.learned()[k].layer].name));
     }

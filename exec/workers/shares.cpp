@@ -22,7 +22,7 @@ Worker::Act Worker::bring_share(uint32_t index) {
   const Op& op = role().ops[index];
   const bool gathers =
       op.payload == Payload::parameters && run_.program().collectives[op.what].kind == CollKind::all_gather;
-  if (!gathers || !in_room(op.key) || run_.execution().job.offload.parameters) return nullptr;
+  if (!gathers || !in_gather_buffer(op.key) || run_.execution().job.offload.parameters) return nullptr;
   const Slice own = run_.share(op.key, instance_);
   if (own.elements == 0) return nullptr;
   return [this, own, lane = op.lane](int32_t) {
@@ -40,7 +40,7 @@ Worker::Act Worker::keep_share(uint32_t index) {
     return nullptr;
   const Slice own = run_.share(op.key, instance_);
   const Position of_op = op_position_[index];
-  if (!gradients_in_room(op.key)) {
+  if (!gradients_in_gather_buffer(op.key)) {
     if (!run_.sums_shares() || run_.sums_on_host()) return nullptr;
     return [this, own, of_op, lane = op.lane](int32_t iteration) {
       add_up(own.first, own.first + own.elements, position(of_op, iteration), lane);

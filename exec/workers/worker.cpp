@@ -56,7 +56,7 @@ std::vector<float> Worker::read(const float* from, int64_t elements) const {
 }
 
 std::vector<float> Worker::parameters() const {
-  const Places& kept = offloads() ? kept_state_ : held_parameters_.kept;
+  const PackedLayout& kept = offloads() ? kept_state_ : held_parameters_.kept;
   return kept.give(offloads() ? std::vector<float>(host_parameters_, host_parameters_ + kept.elements())
                               : read(parameters_, kept.elements()),
                    graph().parameters());
@@ -84,14 +84,14 @@ std::vector<float> Worker::state() const {
 /// What the state is at first, of this worker's parameters.
 void Worker::set_start_state() {
   const OptimizerState& whole = run_.optimizer_state();
-  const auto& pieces = run_.stages().pieces(instance_);
+  const auto& pieces = run_.stages().parameter_map(instance_);
   std::vector<float> state;
   if (run_.execution().job.optimizer->flat()) {
     std::vector<float> own;
-    take_pieces(pieces, run_.start_state(), run_.execution_graph().parameters(), own, graph().parameters());
+    take_mapped(pieces, run_.start_state(), run_.execution_graph().parameters(), own, graph().parameters());
     state = kept_state_.take(own, graph().parameters());
   } else {
-    take_pieces(state_pieces(whole, optimizer_state_, pieces), run_.start_state(), whole.words(), state,
+    take_mapped(state_map(whole, optimizer_state_, pieces), run_.start_state(), whole.words(), state,
                 optimizer_state_.words());
   }
   float* const host = offloads() ? host_state_ : paged_;
@@ -211,9 +211,9 @@ void Worker::allocate_on_host() {
 
 void Worker::set_start_values() {
   const ExecutionGraph &n = graph(), &whole = run_.execution_graph();
-  const auto& pieces = run_.stages().pieces(instance_);
+  const auto& pieces = run_.stages().parameter_map(instance_);
   std::vector<float> own;
-  take_pieces(pieces, run_.start(), whole.parameters(), own, n.parameters());
+  take_mapped(pieces, run_.start(), whole.parameters(), own, n.parameters());
   const std::vector<float> kept = held_parameters_.kept.take(own, n.parameters());
   device_->upload(parameters_, kept.data(), held_parameters_.kept.elements());
   renew(all_copied(), Lane::compute);
@@ -222,7 +222,7 @@ void Worker::set_start_values() {
     const std::vector<float> updated = kept_state_.take(own, n.parameters());
     std::copy(updated.begin(), updated.end(), host_parameters_);
   }
-  take_pieces(run_.stages().frozen_pieces(instance_), run_.frozen(), whole.frozen_elements(), own,
+  take_mapped(run_.stages().frozen_map(instance_), run_.frozen(), whole.frozen_elements(), own,
               n.frozen_elements());
   device_->upload(frozen_, n.stored(own).data(), n.frozen_words());
   set_start_state();
@@ -238,7 +238,7 @@ void Worker::set_start_values() {
   begin_compressed();
   if (!run_.execution().integer_gradients) return;
   whole_.assign(static_cast<std::size_t>(n.parameters()), -1);
-  for (const Piece& p : pieces) {
+  for (const MappedRange& p : pieces) {
     if (p.copy) continue;  // its owner makes the gradient
     std::iota(whole_.begin() + p.own, whole_.begin() + p.own + p.elements, p.whole);
   }
@@ -255,7 +255,7 @@ void Worker::keep_averaging() {
   if (averaging_vectors(run_.program()) == 0) return;
   const std::vector<float>& from = run_.start_averaging().empty() ? run_.start() : run_.start_averaging();
   std::vector<float> own;
-  take_pieces(run_.stages().pieces(instance_), from, run_.execution_graph().parameters(), own,
+  take_mapped(run_.stages().parameter_map(instance_), from, run_.execution_graph().parameters(), own,
               graph().parameters());
   const std::vector<float> kept = kept_state_.take(own, graph().parameters());
   device_->upload(averaging_, kept.data(), static_cast<int64_t>(kept.size()));
@@ -272,7 +272,7 @@ void Worker::find_uses() {
     device_->scale(memory + held->elements - held->rooms(), kNoNumber, held->rooms(), Lane::compute);
   for (const Life& life : parameter_lives(run_.program(), run_.stages().place(instance_).role, graph(),
                                           run_.execution().job.offload.parameters)) {
-    if (!in_room(life.key)) forget(life.key, Lane::compute);
+    if (!in_gather_buffer(life.key)) forget(life.key, Lane::compute);
     const Op& last = role().ops[life.ops.back()];
     if (last.kind == OpKind::compute) forgets_[life.ops.back()].push_back(life.key);
   }
@@ -284,7 +284,7 @@ void Worker::forget(uint32_t key, Lane lane) {
   constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
   const Bucket& bucket = run_.program().buckets[key];
   float* const at = parameters_at(bucket.first);
-  const Slice own = in_room(key) ? Slice{bucket.first, 0} : run_.share(key, instance_);
+  const Slice own = in_gather_buffer(key) ? Slice{bucket.first, 0} : run_.share(key, instance_);
   const int64_t begin = own.first - bucket.first, end = begin + own.elements;
   device_->scale(at, kNoNumber, begin, lane);
   device_->scale(at + end, kNoNumber, bucket.elements - end, lane);

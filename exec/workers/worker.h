@@ -76,8 +76,8 @@ class Worker {
   /// ... and where the worker keeps its own, as far as its share does.
   float* own_parameters(int64_t first) const { return parameters_ + held_parameters_.kept.of(first); }
   float* own_gradients(int64_t first) const { return gradients_ + held_gradients_.kept.of(first); }
-  bool in_room(uint32_t key) const { return run_.stages().rooms(instance_).parameters.at[key] >= 0; }
-  bool gradients_in_room(uint32_t key) const { return run_.stages().rooms(instance_).gradients.at[key] >= 0; }
+  bool in_gather_buffer(uint32_t key) const { return run_.stages().gather_buffers(instance_).parameters.at[key] >= 0; }
+  bool gradients_in_gather_buffer(uint32_t key) const { return run_.stages().gather_buffers(instance_).gradients.at[key] >= 0; }
   int64_t slot(const Op& op) const;
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();
@@ -199,10 +199,10 @@ class Worker {
   Copies copies_of_;
   float* copies_ = nullptr;
   Held held_parameters_, held_gradients_;
-  Places kept_state_;  ///< of the flat vector, in each vector of the state's, also on the host
+  PackedLayout kept_state_;  ///< of the flat vector, in each vector of the state's, also on the host
   OptimizerState optimizer_state_;
   float* paged_ = nullptr;      ///< the state, where it lies in host memory that the device reads and writes
-  Places summed_apart_;         ///< likewise, in sums_
+  PackedLayout summed_apart_;         ///< likewise, in sums_
   float* averaging_ = nullptr;  ///< flat vectors that averaging keeps: anchor, velocity
   float* delayed_ = nullptr;    ///< flat gradients of iterations i % Program::delay, until they are applied
   float *messages_ = nullptr, *left_out_ = nullptr;  ///< of compressed gradients: what travels, and feedback

@@ -20,9 +20,9 @@ Op op(Lane lane, std::initializer_list<Dep> deps = {}, uint16_t every = 1) {
   return out;
 }
 
-TEST(Precedence, FollowsLanesAndDependenciesIntoTheNextIteration) {
+TEST(HappensBefore, FollowsLanesAndDependenciesIntoTheNextIteration) {
   // 0: compute; 1: comm behind 0; 2: compute; 3: compute behind the 1 of the iteration before.
-  Precedence p(
+  HappensBefore p(
       OpList{op(Lane::compute), op(Lane::comm, {{0, 0}}), op(Lane::compute), op(Lane::compute, {{1, 1}})});
   EXPECT_TRUE(p.before(0, 1));
   EXPECT_TRUE(p.before(0, 3));
@@ -35,9 +35,9 @@ TEST(Precedence, FollowsLanesAndDependenciesIntoTheNextIteration) {
   EXPECT_TRUE(p.before(0, 0, true));
 }
 
-TEST(Precedence, WhatIsLeftOutAtTimesHoldsNothingBack) {
+TEST(HappensBefore, WhatIsLeftOutAtTimesHoldsNothingBack) {
   // 1 is in every third iteration: 2 need not wait for 0.
-  Precedence p(OpList{op(Lane::comm), op(Lane::host, {{0, 0}}, 3), op(Lane::compute, {{1, 0}})});
+  HappensBefore p(OpList{op(Lane::comm), op(Lane::host, {{0, 0}}, 3), op(Lane::compute, {{1, 0}})});
   EXPECT_TRUE(p.before(0, 1));
   EXPECT_TRUE(p.before(1, 2));
   EXPECT_FALSE(p.before(0, 2));
@@ -84,7 +84,7 @@ Room rooms(const std::string& scheme, const Cluster& cluster = {4, 1, 4}, const 
   return {parameters.elements - parameters.shares, gradients.elements - gradients.shares};
 }
 
-TEST(Rooms, AreAsManyAsTheProgramHasWholeAtOnce) {
+TEST(GatherBuffers, AreAsManyAsTheProgramHasWholeAtOnce) {
   const int64_t one = 16 * 16, wide = 16 * 64, all = 6 * one + wide;
   const auto expect = [](const char* scheme, int64_t parameters, int64_t gradients,
                          const Cluster& cluster = {4, 1, 4}, const char* offload = "off") {
