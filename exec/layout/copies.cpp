@@ -34,7 +34,7 @@ std::map<int64_t, Wanted> wanted(const Execution& e, const ExecutionGraph& lower
   for (uint32_t layer = 0; layer < lowered.graph().layers().size(); ++layer) {
     add(lowered.forward(layer));
     add(lowered.backward(layer));
-    add(lowered.again(layer));
+    add(lowered.recompute(layer));
   }
   return out;
 }

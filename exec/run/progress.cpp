@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run may measure of its progress: when a loss is reached, and gradients' squared lengths.
+#include "exec/layout/half_gradients.h"
 #include "exec/run/run.h"
 
 namespace tandem::exec {

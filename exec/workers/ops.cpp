@@ -176,7 +176,7 @@ void Worker::launch_layers(const Work& w, std::size_t variant, const IterationSt
     if (w.forward) {
       driver_->launch(calls.forward[part], variant, s);
     } else if (w.again) {
-      driver_->launch(calls.again, variant, s);
+      driver_->launch(calls.recompute, variant, s);
     } else if (w.data && weights && calls.data.size() == 1) {
       driver_->launch(calls.backward, variant, s);
     } else {

@@ -366,7 +366,7 @@ void Worker::prepare_layer(uint32_t layer) {
   };
   own.forward.resize(forward_cuts.size() + 1);
   own.data.resize(cuts.size() + 1);
-  for (const Call& call : graph().again(layer)) own.again.push_back(prepare(call));
+  for (const Call& call : graph().recompute(layer)) own.recompute.push_back(prepare(call));
   const std::vector<Call>&forward = graph().forward(layer), &backward = graph().backward(layer);
   for (std::size_t k = 0; k < forward.size(); ++k)
     own.forward[part_of(forward_cuts, k)].push_back(prepare(forward[k]));

@@ -222,7 +222,7 @@ class Worker {
   struct LayerLaunches {
     std::vector<std::vector<Launch>> forward, data;  ///< [part]: of forward, of the inputs' gradients
     std::vector<Launch> backward, weights;           ///< all of backward; of it the parameters' gradients
-    std::vector<Launch> again;                       ///< forward once more
+    std::vector<Launch> recompute;                       ///< forward once more
   };
   std::vector<LayerLaunches> layers_;  ///< [layer]
   std::vector<Position> op_position_;  ///< [op]

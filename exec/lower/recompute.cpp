@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/lower/again.h"
+#include "exec/lower/recompute.h"
 
 #include <fmt/format.h>
 
@@ -16,9 +16,9 @@ namespace {
 using Twins = std::map<TensorId, TensorId>;
 
 /// Of one model while calls are written again.
-class Again {
+class Recomputation {
  public:
-  Again(EmittedCalls& calls, const Graph& graph, const GradientFlow& flow, const SliceUse& use)
+  Recomputation(EmittedCalls& calls, const Graph& graph, const GradientFlow& flow, const SliceUse& use)
       : e_(calls), layers_(graph.layers()), flow_(flow), recompute_(use.recompute) {}
 
   /// A whole block: what its layers made for each other and for their backward passes.
@@ -29,7 +29,7 @@ class Again {
       check_readers(i, block);
       for (Call call : e_.forward[i]) {
         for (TensorId& t : call.operands) t = of_block(twins, block, t);
-        e_.again[i].push_back(std::move(call));
+        e_.recompute[i].push_back(std::move(call));
       }
     }
     for (uint32_t i = block.first; i < block.end(); ++i) {
@@ -225,15 +225,15 @@ class Again {
 
 }  // namespace
 
-std::vector<LayerRange> run_again(EmittedCalls& calls, const Graph& graph, const GradientFlow& flow,
-                                  const SliceUse& use) {
-  Again again(calls, graph, flow, use);
+std::vector<LayerRange> add_recomputation(EmittedCalls& calls, const Graph& graph, const GradientFlow& flow,
+                                          const SliceUse& use) {
+  Recomputation recomputation(calls, graph, flow, use);
   std::vector<LayerRange> out;
   for (const LayerRange& chunk : use.chunks_of(static_cast<uint32_t>(graph.layers().size()))) {
     for (const LayerRange& block : blocks_again(use.recompute, graph, chunk)) out.push_back(block);
   }
-  for (const LayerRange& block : out) again.block(block);
-  if (use.recompute.selective()) again.selected();
+  for (const LayerRange& block : out) recomputation.block(block);
+  if (use.recompute.selective()) recomputation.selected();
   return out;
 }
 
