@@ -5,9 +5,9 @@
 
 #include "app/console/output.h"
 #include "calibration/fit/collective_profile.h"
-#include "exec/run/data.h"
-#include "exec/run/stored_images.h"
-#include "exec/run/token_files.h"
+#include "exec/data/data.h"
+#include "exec/data/stored_images.h"
+#include "exec/data/token_files.h"
 
 namespace tandem::app {
 

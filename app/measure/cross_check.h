@@ -11,7 +11,7 @@
 #include "app/measure/measure_input.h"
 #include "calibration/fit/machine_fit.h"
 #include "calibration/validate/check_result.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 namespace tandem::app {
 

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/statistics.h"
-#include "exec/run/image.h"
+#include "exec/data/image.h"
 
 namespace tandem::app {
 

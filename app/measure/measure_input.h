@@ -4,7 +4,7 @@
 #include <string>
 
 #include "calibration/fit/machine_fit.h"
-#include "exec/run/stored_images.h"
+#include "exec/data/stored_images.h"
 
 namespace tandem::app {
 

@@ -16,7 +16,7 @@
 #include "base/data.h"
 #include "base/units.h"
 #include "exec/device/cuda/plugin.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 namespace tandem::app {
 

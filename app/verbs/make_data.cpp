@@ -3,9 +3,9 @@
 
 #include "app/console/cli.h"
 #include "app/console/output.h"
-#include "exec/run/image.h"
-#include "exec/run/stored_images.h"
-#include "exec/run/token_files.h"
+#include "exec/data/image.h"
+#include "exec/data/stored_images.h"
+#include "exec/data/token_files.h"
 
 namespace tandem::app {
 

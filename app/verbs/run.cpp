@@ -15,10 +15,10 @@
 #include "app/console/report_text.h"
 #include "app/measure/cross_check.h"
 #include "base/host_load.h"
+#include "exec/batch_speeds.h"
 #include "exec/comm/ranks.h"
-#include "exec/run/batch_speeds.h"
-#include "exec/run/execute.h"
-#include "exec/run/memory.h"
+#include "exec/execute.h"
+#include "exec/layout/memory.h"
 
 namespace tandem::app {
 

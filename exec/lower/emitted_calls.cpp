@@ -495,7 +495,7 @@ EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t ba
   Emission e{graph, flow, batch, training, use, EmittedCalls(half), std::vector<LayerTensors>(layers)};
   e.out.forward.resize(layers);
   e.out.backward.resize(layers);
-  e.out.again.resize(layers);
+  e.out.recompute.resize(layers);
   e.out.elsewhere.resize(layers);
   lay_out_parameters(e);
   for (uint32_t i = 0; i < layers; ++i) emit_layer(e, i);

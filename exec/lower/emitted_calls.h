@@ -38,7 +38,7 @@ struct EmittedCalls {
   explicit EmittedCalls(bool half) : tensors(half) {}
   TensorTable tensors;  ///< without places, but weights and their gradients, which have theirs
   std::vector<std::vector<Call>> forward, backward;  ///< [layer]; operands may be another's memory
-  std::vector<std::vector<Call>> again;              ///< [layer]: with its block (exec/lower/again.h)
+  std::vector<std::vector<Call>> recompute;          ///< [layer]: with its block (exec/lower/recompute.h)
   std::vector<LearnedTensor> learned;                ///< as ExecutionGraph::learned
   int64_t parameters = 0;                            ///< elements of the flat vector
   std::vector<LearnedTensor> frozen;                 ///< likewise, of the weights that stay

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes a Graph executable in five phases, each with a state of its own: who hands gradients to whom
 // (gradient_flow.h), each layer's calls (emitted_calls.h), then here whose memory each operand is, what runs
-// forward again (again.h), and where all that is placed.
+// forward again (recompute.h), and where all that is placed.
 #include "exec/lower/execution_graph.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "exec/lower/again.h"
 #include "exec/lower/arena.h"
 #include "exec/lower/emitted_calls.h"
 #include "exec/lower/fused_norm.h"
 #include "exec/lower/gradient_flow.h"
+#include "exec/lower/recompute.h"
 #include "exec/lower/stored.h"
 
 namespace tandem::exec {
@@ -181,7 +181,7 @@ std::vector<ArenaBlock> lives(const EmittedCalls& e, const GradientFlow& flow, b
   };
   for (std::size_t i = 0; i < e.forward.size(); ++i) {
     touch(e.forward[i], at.forward[i], at.forward[i]);
-    touch(e.again[i], at.again[i], at.again[i]);
+    touch(e.recompute[i], at.again[i], at.again[i]);
     touch(e.backward[i], at.backward[i], at.weights[i]);
   }
   extend_exchanged(e, flow, at, out);
@@ -294,7 +294,7 @@ struct ExecutionGraph::Impl {
     if (use.fuses && training) fuse_norms(g, flow, calls);
     mark_what_is_fused(calls);
     resolve_memory(calls);
-    const std::vector<LayerRange> blocks = run_again(calls, g, flow, use);
+    const std::vector<LayerRange> blocks = add_recomputation(calls, g, flow, use);
     const PassTimes at(calls, blocks);
     const std::vector<ArenaBlock> life = lives(calls, flow, use.parts, at);
     if (use.passes_alone) find_passing(calls, flow, use, at, life);
@@ -323,7 +323,9 @@ const std::vector<Call>& ExecutionGraph::forward(uint32_t layer) const {
 const std::vector<Call>& ExecutionGraph::backward(uint32_t layer) const {
   return impl_->calls.backward.at(layer);
 }
-const std::vector<Call>& ExecutionGraph::again(uint32_t layer) const { return impl_->calls.again.at(layer); }
+const std::vector<Call>& ExecutionGraph::recompute(uint32_t layer) const {
+  return impl_->calls.recompute.at(layer);
+}
 const std::vector<LearnedTensor>& ExecutionGraph::learned() const { return impl_->calls.learned; }
 const std::vector<LearnedTensor>& ExecutionGraph::frozen() const { return impl_->calls.frozen; }
 int64_t ExecutionGraph::frozen_elements() const { return impl_->calls.frozen_elements; }

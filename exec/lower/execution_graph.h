@@ -31,7 +31,7 @@ class ExecutionGraph {
   const std::vector<Call>& backward(uint32_t layer) const;
   /// Of a layer whose block runs forward again in front of its backward pass; what is made again selectively
   /// is part of backward().
-  const std::vector<Call>& again(uint32_t layer) const;
+  const std::vector<Call>& recompute(uint32_t layer) const;
   /// In the order of the flat vector, which is that of the buckets of schemes/training.h: last layer first,
   /// a layer's last tensor first.
   const std::vector<LearnedTensor>& learned() const;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "exec/run/memory.h"
+#include "exec/layout/memory.h"
 #include "schemes/lane_order.h"
 
 namespace tandem::exec {

@@ -3,7 +3,7 @@
 // Learning-rate rules that the literature pairs with synchronisation schemes: pure functions.
 #include <cstdint>
 
-#include "exec/run/execution.h"
+#include "exec/request/execution.h"
 
 namespace tandem::exec {
 

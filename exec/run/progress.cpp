@@ -1,25 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run measures of its progress: when a loss is reached, and gradients' squared lengths.
-#include <numeric>
-
-#include "exec/run/worker.h"
+// What a run may measure of its progress: when a loss is reached, and gradients' squared lengths.
+#include "exec/layout/half_gradients.h"
+#include "exec/run/run.h"
 
 namespace tandem::exec {
 
-namespace {
-
-double squared(const float* at, int64_t n) {
-  double out = 0;
-  for (int64_t i = 0; i < n; ++i) out += static_cast<double>(at[i]) * static_cast<double>(at[i]);
-  return out;
-}
-
-bool sums_gradients(const Program& program, const Op& op) {
+bool Run::sums_gradients(const Op& op) const {
   return op.kind == OpKind::collective && op.payload == Payload::gradients &&
-         program.collectives[op.what].kind == CollKind::all_reduce;
+         program_.collectives[op.what].kind == CollKind::all_reduce;
 }
-
-}  // namespace
 
 void Run::make_watch() {
   const bool apart = execution_.backend->asynchronous || ranks().several() || stages_.split();
@@ -32,7 +21,7 @@ void Run::make_watch() {
   const Role& role = program_.roles[0];
   int64_t summed = 0;
   for (uint32_t i = 0; i < role.ops.size(); ++i) {
-    if (sums_gradients(program_, role.ops[i])) summed += program_.buckets[role.ops[i].key].elements;
+    if (sums_gradients(role.ops[i])) summed += program_.buckets[role.ops[i].key].elements;
   }
   if (apart || stages_.uneven() || program_.delay > 0 || casts_gradients(program_) ||
       summed != execution_graph().parameters())
@@ -40,43 +29,6 @@ void Run::make_watch() {
         "the noise scale is measured where processors all-reduce the gradients of two workers or more, of "
         "equal batches: "
         "--scheme allreduce --devices 2");
-}
-
-/// The squared length of this worker's gradients before they are summed, and of the sum behind it, as means
-/// over their samples.
-Worker::Act Worker::with_norms(uint32_t index, Act act) {
-  const Op& op = role().ops[index];
-  if (!run_.keep().norms || !sums_gradients(run_.program(), op)) return act;
-  const Bucket& bucket = run_.program().buckets[op.key];
-  return [this, act, range = Slice{bucket.first, bucket.elements}](int32_t iteration) {
-    return noting_norms(range, iteration, [&] { return act(iteration); });
-  };
-}
-
-int64_t Worker::noting_norms(Slice range, int32_t iteration, const std::function<int64_t()>& sum) {
-  const int32_t micro = run_.micro_batches();
-  const double workers = run_.workers();
-  const float* const at = gradients_at(range.first);
-  const auto step = static_cast<std::size_t>(iteration / micro);
-  if (norms_.size() <= step) norms_.resize(step + 1);
-  norms_[step].small += squared(at, range.elements) / (double{1} * micro * micro);
-  const int64_t began = sum();
-  norms_[step].big += squared(at, range.elements) / (workers * workers * micro * micro);
-  return began;
-}
-
-std::vector<GradientNorms> mean_norms(const std::vector<std::unique_ptr<Worker>>& workers,
-                                      std::size_t first) {
-  std::vector<GradientNorms> out;
-  for (std::size_t step = first; step < workers[0]->norms().size(); ++step) {
-    GradientNorms mean;
-    for (const auto& w : workers) {
-      mean.small += w->norms()[step].small / static_cast<double>(workers.size());
-      mean.big += w->norms()[step].big / static_cast<double>(workers.size());
-    }
-    out.push_back(mean);
-  }
-  return out;
 }
 
 }  // namespace tandem::exec

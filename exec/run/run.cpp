@@ -12,8 +12,8 @@
 
 #include "base/random.h"
 #include "exec/comm/scheduled_group.h"
-#include "exec/run/half_gradients.h"
-#include "exec/run/memory.h"
+#include "exec/layout/half_gradients.h"
+#include "exec/layout/memory.h"
 #include "schemes/uneven_batches.h"
 
 namespace tandem::exec {
@@ -196,7 +196,7 @@ void Run::check_whole_tensors() const {
     const OptimizerState state(rule, own);
     for (std::size_t k = 0; k < own.learned().size() && stages_.split(); ++k) {
       const UpdatedTensor& t = state.tensors()[k];
-      if (t.elements > 0 && !whole_here(stages_.pieces(w), t, optimizer_state_))
+      if (t.elements > 0 && !whole_here(stages_.parameter_map(w), t, optimizer_state_))
         needs(fmt::format("devices hold parts of those of layer \"{}\"",
                           own.graph().layers()[own.learned()[k].layer].name));
     }
@@ -216,10 +216,6 @@ void Run::check_ops(uint32_t worker) const {
     parameters += b.role == stages_.place(worker).role ? b.elements : 0;
   TANDEM_CHECK(parameters == stages_.lowered(worker).parameters());
   for (const Op& op : role(worker).ops) {
-    const bool sums =
-        op.kind == OpKind::collective && program_.collectives[op.what].kind == CollKind::all_reduce;
-    if (op.every > 1 && sums && stages_.split())
-      refuse("workers of several devices that come together now and then are only simulated");
     if (op.kind == OpKind::compute && op.payload == Payload::gradients && op.lane == Lane::compute &&
         compresses())
       check_compression();
@@ -231,9 +227,23 @@ void Run::check_ops(uint32_t worker) const {
     const bool half = c.kind == CollKind::all_gather && gathers_shards(op, worker) &&
                       element_bytes(execution_.job.precision) == 2 && op.bytes.n == 2 * elements;
     if (op.payload == Payload::mean && op.bytes.n != 4 * elements) refuse("parameters travel as fp32");
+    if (stages_.apart() > 1 && c.kind == CollKind::all_reduce) {
+      check_average(op, worker);
+      continue;
+    }
     if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !half)
       refuse("parameters travel as fp32, or are gathered in 2 bytes from those that have a share each");
   }
+}
+
+/// Of groups of devices that train apart: each device averages its share, in place.
+void Run::check_average(const Op& op, uint32_t worker) const {
+  if (op.payload != Payload::parameters && op.payload != Payload::state) return;
+  const int64_t vectors = op.payload == Payload::state ? 1 + execution_.job.optimizer->state : 1;
+  if (op.bytes.n < 4 * vectors * share(op.key, worker).elements)
+    refuse(
+        "what workers of several devices moved travels in 8 bits in the simulator alone (compression=none "
+        "is executed)");
 }
 
 /// In 2 bytes where collectives sum them; in fp16, times the loss's scale, where all workers see all sums and

@@ -16,13 +16,13 @@
 #include "exec/comm/store_links.h"
 #include "exec/comm/sync.h"
 #include "exec/comm/tcp_transport.h"
+#include "exec/layout/optimizer_state.h"
+#include "exec/layout/shares.h"
+#include "exec/layout/stages.h"
 #include "exec/lower/execution_graph.h"
-#include "exec/run/execution.h"
+#include "exec/request/execution.h"
+#include "exec/request/loss_target.h"
 #include "exec/run/iterations.h"
-#include "exec/run/loss_target.h"
-#include "exec/run/optimizer_state.h"
-#include "exec/run/shares.h"
-#include "exec/run/stages.h"
 
 namespace tandem::exec {
 
@@ -68,6 +68,8 @@ class Run {
   /// Of the program.
   Iterations& iterations() { return *iterations_; }
   const Iterations& iterations() const { return *iterations_; }
+  /// Is it an all-reduce of gradients, of which Keep::norms has lengths?
+  bool sums_gradients(const Op& op) const;
   /// Null without a target.
   LossWatch* watch() { return watch_.get(); }
   const LossWatch* watch() const { return watch_.get(); }
@@ -196,6 +198,7 @@ class Run {
   void check_executable() const;
   void check_ops(uint32_t worker) const;
   void check_gradients(const Op& op, uint32_t worker) const;
+  void check_average(const Op& op, uint32_t worker) const;
   void check_compression() const;
   bool gathers_shards(const Op& op, uint32_t worker) const;
   void check_store() const;

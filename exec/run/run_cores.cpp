@@ -5,29 +5,15 @@
 
 #include <algorithm>
 
-#include "exec/run/execute.h"
 #include "exec/run/run.h"
 
 namespace tandem::exec {
-
-namespace {
-
-Processors processors_of(const Execution& e) { return e.processors ? *e.processors : machine_processors(); }
-
-}  // namespace
-
-void check_cores(const Execution& e) {
-  if (!e.backend->on_processors) return;
-  const int32_t comm_cores = make_program(e).comm_cores;
-  const auto here = static_cast<uint32_t>(std::max<int64_t>(1, e.cluster.devices / ranks().size));
-  if (comm_cores > 0) assign_cores(processors_of(e), {e.bind, here, e.threads, comm_cores});
-}
 
 /// Workers of several processes that may use the same processors of a machine share them out.
 void Run::make_cores() {
   const Execution& e = execution_;
   if (!e.backend->on_processors) return;
-  const Processors processors = processors_of(e);
+  const Processors processors = e.available_processors();
   uint32_t processes = 1, before = 0;
   if (here_ < workers_) {
     char host[256] = "";

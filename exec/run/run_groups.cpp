@@ -225,7 +225,7 @@ void Run::set_gradient_scale() {
     // Experts that are dealt have seen the others' tokens already: theirs is a mean over as many.
     // So are shared layers where partners have samples of their own, and losses are means over all of these.
     const uint32_t ranks = stages_.own_samples() ? 1
-                           : stages_.split()     ? stages_.replicas() * stages_.contexts()
+                           : stages_.split()     ? stages_.replicas() / stages_.apart() * stages_.contexts()
                                                  : member(program_.collectives[op.what], 0).ranks;
     gradient_scale_ = 1 / static_cast<float>(ranks);
     sums_shares_ = micro_batches_ > 1 && op.every == 1;

@@ -8,8 +8,8 @@
 
 #include "exec/device/averaging.h"
 #include "exec/device/compression.h"
+#include "exec/layout/memory.h"
 #include "exec/run/learning_rate.h"
-#include "exec/run/memory.h"
 #include "exec/run/run.h"
 
 namespace tandem::exec {

@@ -5,7 +5,7 @@
 
 #include "app/console/child.h"
 #include "base/json.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "schemes/collectives.h"
 #include "tests/app/tool.h"
 

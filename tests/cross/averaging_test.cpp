@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "sim/bind/gather.h"
 #include "sim/evaluate/events.h"
 #include "tests/cross/settings.h"

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "schemes/compression.h"
 #include "tests/cross/settings.h"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "models/optimizer.h"
 #include "sim/simulate.h"
 #include "sim/simulation.h"

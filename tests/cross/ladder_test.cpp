@@ -10,7 +10,7 @@
 #include <set>
 #include <tuple>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "sim/bind/gather.h"
 #include "sim/evaluate/events.h"
 #include "sim/plan/placement.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the simulator says that a device of sharded training holds, beside what a worker has room for; and
 // what the worker then computes.
-#include "exec/run/memory.h"
+#include "exec/layout/memory.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "exec/run/shares.h"
+#include "exec/layout/shares.h"
 #include "sim/memory/memory.h"
 #include "tests/cross/settings.h"
 
@@ -41,9 +41,9 @@ struct Both {
 int64_t shares_within(const Program& program, const Stages& stages) {
   const std::vector<int32_t> scattering = scattering_collectives(program);
   int64_t elements = 0;
-  for (const Rooms* rooms : {&stages.rooms(0).parameters, &stages.rooms(0).gradients}) {
+  for (const GatherBuffers* rooms : {&stages.gather_buffers(0).parameters, &stages.gather_buffers(0).gradients}) {
     for (uint32_t key = 0; key < rooms->at.size(); ++key) {
-      if (rooms->at[key] == Rooms::kOwn) elements += share_of(program, stages, scattering, key, 0).elements;
+      if (rooms->at[key] == GatherBuffers::kOwn) elements += share_of(program, stages, scattering, key, 0).elements;
     }
   }
   return 4 * elements;
@@ -92,6 +92,19 @@ TEST(ShardedMemory, OfBothEnginesAgrees) {
         }
       }
     }
+  }
+}
+
+/// Workers of several devices cut the anchor and the velocity as they cut the optimiser's state.
+TEST(ShardedMemory, OfWhatAveragesKeepAgrees) {
+  const Graph graph = Graph::load(kModels[0]);
+  for (const char* scheme : {"diloco:workers=2,sharding=3", "diloco:workers=2,sharding=1", "bmuf:workers=2",
+                             "local-sgd:workers=2,sharding=2,state=params+optimizer"}) {
+    SCOPED_TRACE(scheme);
+    const Both both = memory(graph, scheme, 4);
+    EXPECT_NEAR(static_cast<double>(both.executed.optimizer.n),
+                static_cast<double>(both.simulated.optimizer.n),
+                static_cast<double>(64 * graph.layers().size()));
   }
 }
 

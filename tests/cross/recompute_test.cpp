@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/run/execute.h"
-#include "exec/run/memory.h"
+#include "exec/execute.h"
+#include "exec/layout/memory.h"
 #include "sim/memory/memory.h"
 #include "sim/simulate.h"
 #include "tests/cross/settings.h"

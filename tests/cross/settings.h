@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "sim/simulate.h"
 #include "tests/exec/deferred.h"
 #include "topologies/system.h"

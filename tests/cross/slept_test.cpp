@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "exec/device/forward.h"
+#include "exec/execute.h"
 #include "exec/lower/execution_graph.h"
-#include "exec/run/execute.h"
 #include "sim/evaluate/events.h"
 #include "tests/sim/prediction.h"
 #include "topologies/system.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "models/adapter.h"
 #include "tests/cross/settings.h"
 
@@ -37,6 +37,7 @@ struct SplitCase {
   int64_t nodes = 1;
   std::string_view offload = "off";
   std::string_view recompute = "off";
+  int64_t apart = 1;  ///< groups of devices that train apart and average
 };
 
 inline bool of_text(const SplitCase& s) {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "exec/device/forward.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "sim/evaluate/events.h"
 #include "tests/cross/settings.h"
 

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "tests/cross/settings.h"
 
 namespace tandem::tests {

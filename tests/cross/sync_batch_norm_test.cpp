@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "tests/cross/settings.h"
 
 namespace tandem::tests {

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "exec/run/batch_speeds.h"
-#include "exec/run/execute.h"
+#include "exec/batch_speeds.h"
+#include "exec/execute.h"
 #include "schemes/uneven_batches.h"
 #include "tests/cross/settings.h"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints: what is written comes back, training goes on as if nothing had happened, wrong files are
 // refused.
-#include "exec/run/checkpoint.h"
+#include "exec/request/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "tests/app/tool.h"
 
 namespace tandem::tests {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "exec/device/backend.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 namespace tandem::tests {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets: the shipped one as published, files that are wrong, and how samples are dealt out.
-#include "exec/run/data.h"
+#include "exec/data/data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

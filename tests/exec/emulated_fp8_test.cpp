@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "exec/device/cuda/fp8.h"
 #include "exec/device/cuda/storage.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "tests/exec/deferred.h"
 #include "tests/exec/emulated_backend.h"
 

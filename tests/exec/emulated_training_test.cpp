@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cmath>
 
+#include "exec/execute.h"
 #include "exec/lower/execution_graph.h"
-#include "exec/run/execute.h"
 #include "tests/exec/deferred.h"
 #include "tests/exec/emulated_backend.h"
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "exec/device/forward.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 namespace tandem::tests {
 namespace {

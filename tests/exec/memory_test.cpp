@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an execution says that it holds, against what it allocates; what the machine says that it has.
-#include "exec/run/memory.h"
-#include "exec/run/execute.h"
+#include "exec/layout/memory.h"
+#include "exec/execute.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

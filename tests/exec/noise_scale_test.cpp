@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/noise_scale.h"
+#include "exec/request/noise_scale.h"
 
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "exec/run/execute.h"
-#include "exec/run/loss_target.h"
+#include "exec/execute.h"
+#include "exec/request/loss_target.h"
 
 namespace tandem::tests {
 namespace {

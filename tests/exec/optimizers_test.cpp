@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "base/random.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 namespace tandem::tests {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "exec/comm/ranks.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "tests/exec/deferred.h"
 
 namespace tandem::tests {

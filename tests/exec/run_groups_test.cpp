@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 namespace tandem::tests {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "exec/comm/collective.h"
 #include "exec/device/cpu/kernel.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "tests/exec/deferred.h"
 
 namespace tandem::tests {

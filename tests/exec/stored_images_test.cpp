@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/stored_images.h"
+#include "exec/data/stored_images.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

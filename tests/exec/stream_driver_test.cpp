@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 #include "exec/run/stream_driver.h"
 #include "tests/exec/deferred.h"
 

@@ -8,7 +8,7 @@
 #include <ctime>
 
 #include "exec/device/forward.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 namespace tandem::tests {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "exec/device/forward.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 namespace tandem::tests {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/token_files.h"
-#include "exec/run/execute.h"
+#include "exec/data/token_files.h"
+#include "exec/execute.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

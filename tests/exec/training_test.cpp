@@ -6,7 +6,7 @@
 //   digits-cnn  99.2 98.6 98.9 99.2 99.2 %, mean 99.0;  Tandem 98.6 99.2 98.9 98.6 98.9 %, mean 98.8
 #include <gtest/gtest.h>
 
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 namespace tandem::tests {
 namespace {

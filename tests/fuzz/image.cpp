@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/image.h"
+#include "exec/data/image.h"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "exec/run/stored_images.h"
+#include "exec/data/stored_images.h"
 #include "tests/fuzz/target.h"
 
 namespace tandem::tests::fuzz {

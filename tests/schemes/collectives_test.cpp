@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs every schedule on integers: the result must be exact on every rank, the bytes the textbook's.
 #include "schemes/collectives.h"
-#include "exec/run/execute.h"
+#include "exec/execute.h"
 
 #include <gtest/gtest.h>
 

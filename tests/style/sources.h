@@ -19,24 +19,16 @@ inline const std::map<std::string, int> kFloors = {{"include", 0},     {"base", 
 
 /// The floors of the folders inside a room, where one stands on another; "." is the room's own folder.
 /// Folders that are not named here hold components, which stand on all that is.
-inline const std::map<std::string, int> kInnerFloors = {{"exec/lower", 0},
-                                                        {"exec/device", 1},
-                                                        {"exec/comm", 2},
-                                                        {"exec/run", 3},
-                                                        {"sim/plan", 0},
-                                                        {"sim/network", 1},
-                                                        {"sim/cost", 1},
-                                                        {"sim/memory", 1},
-                                                        {"sim/bind", 2},
-                                                        {"sim/evaluate", 2},
-                                                        {"calibration/logs", 0},
-                                                        {"calibration/fit", 1},
-                                                        {"calibration/validate", 2},
-                                                        {"app/console", 0},
-                                                        {"app/analysis", 1},
-                                                        {"app/pictures", 2},
-                                                        {"app/measure", 2},
-                                                        {"app/show", 3}};
+inline const std::map<std::string, int> kInnerFloors = {
+    {"exec/lower", 0},       {"exec/device", 1},     {"exec/data", 1},
+    {"exec/comm", 2},        {"exec/request", 3},    {"exec/layout", 4},
+    {"exec/run", 5},         {"exec/workers", 6},    {"exec/results", 7},
+    {"sim/plan", 0},         {"sim/network", 1},     {"sim/cost", 1},
+    {"sim/memory", 1},       {"sim/bind", 2},        {"sim/evaluate", 2},
+    {"calibration/logs", 0}, {"calibration/fit", 1}, {"calibration/validate", 2},
+    {"app/console", 0},      {"app/analysis", 1},    {"app/pictures", 2},
+    {"app/measure", 2},      {"app/show", 3},
+};
 
 struct Source {
   std::string path;    ///< from the root, "sim/cost/kernel_cost.h"

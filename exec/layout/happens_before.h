@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Which ops of a role have ended before others begin, whatever the timing. Internal to exec.
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "schemes/program.h"
+
+namespace tandem::exec {
+
+/// Of one instance: by the order of its lanes and by dependencies. What messages and collectives would add is
+/// not counted. For one thread at a time.
+class HappensBefore {
+ public:
+  explicit HappensBefore(const OpList& ops);  ///< O(ops + dependencies)
+  /// Has `first` ended when `then` begins, in the same iteration or, with `next`, in the one behind it? The
+  /// first question about a `first` is O(ops + dependencies), others O(1).
+  bool before(uint32_t first, uint32_t then, bool next = false);
+
+ private:
+  const std::vector<bool>& reached(uint32_t first);
+
+  std::vector<bool> always_;                                       ///< [op]: in every iteration
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> after_;  ///< [op]: (op, 0, or 1: of the next)
+  std::map<uint32_t, std::vector<bool>> reached_;                  ///< [op][op, and those of the next]
+};
+
+}  // namespace tandem::exec

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/results/join_ranks.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace tandem::exec {
+
+std::vector<Slice> held_by(const Run& run, uint32_t instance) {
+  std::vector<Slice> out;
+  const uint32_t role = run.stages().place(instance).role;
+  if (!run.spreads() && !run.stages().split()) return {{0, run.stages().lowered(instance).parameters()}};
+  const GridPlace& place = run.stages().place(instance);
+  if (place.worker > 0) return out;
+  for (uint32_t key = 0; key < run.program().buckets.size(); ++key) {
+    const Bucket& bucket = run.program().buckets[key];
+    if (bucket.role != role) continue;
+    const bool copy = !run.stages().own_samples() &&
+                      ((run.stages().dealt(bucket) ? place.holder : place.replica) > 0 || place.context > 0);
+    if (run.spreads())
+      out.push_back(run.share(key, instance));
+    else if (!copy)
+      out.push_back({bucket.first, bucket.elements});
+  }
+  return out;
+}
+
+namespace {
+
+/// From one flat vector to another, or from several one after the other (an optimiser's state).
+template <class F, class T>
+void copy_slices(int64_t n, const ParameterMap& parts, const std::vector<F>& from, std::vector<T>& to) {
+  for (std::ptrdiff_t base = 0; base < static_cast<std::ptrdiff_t>(to.size()); base += n) {
+    for (const MappedRange& p : parts)
+      std::copy_n(from.begin() + base + p.whole, p.elements, to.begin() + base + p.whole);
+  }
+}
+
+/// Each process has merged what reached its own servers.
+void join_stores(ExecutionResult& out) {
+  constexpr std::size_t kMost = 65536;
+  std::vector<double> sums(kMost + 3);
+  for (const Histogram::Bin& bin : out.report.staleness.bins())
+    sums[std::min(static_cast<std::size_t>(bin.value), kMost - 1)] += static_cast<double>(bin.count);
+  sums[kMost] = static_cast<double>(out.versions);
+  sums[kMost + 1] = static_cast<double>(out.dropped);
+  sums[kMost + 2] = static_cast<double>(out.updates);
+  sum_over_ranks(sums);
+  Histogram all;
+  for (std::size_t i = 0; i < kMost; ++i) {
+    if (sums[i] > 0) all.add(static_cast<int64_t>(i), std::llround(sums[i]));
+  }
+  out.report.staleness = all;
+  out.versions = std::llround(sums[kMost]);
+  out.dropped = std::llround(sums[kMost + 1]);
+  out.updates = std::llround(sums[kMost + 2]);
+}
+
+/// Of the same number of models in each process.
+void take_mean(std::vector<float>& values) {
+  std::vector<double> all(values.begin(), values.end());
+  sum_over_ranks(all);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    values[i] = static_cast<float>(all[i] / static_cast<double>(ranks().size));
+}
+
+/// Where servers have the state behind the parameters.
+void join_exchanged(const ParameterMap& own, ExecutionResult& out) {
+  std::vector<float> both = out.parameters;
+  both.insert(both.end(), out.state.begin(), out.state.end());
+  std::vector<double> all(both.size());
+  copy_slices(static_cast<int64_t>(both.size()), own, both, all);
+  sum_over_ranks(all);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    (i < out.parameters.size() ? out.parameters[i] : out.state[i - out.parameters.size()]) =
+        static_cast<float>(all[i]);
+}
+
+/// Vectors of `n` elements, of which each process has parts; `bits`: words that are no numbers.
+void join_values(const ParameterMap& own, int64_t n, std::vector<float>& values, bool bits) {
+  const std::vector<float> one(static_cast<std::size_t>(n), 1);
+  std::vector<double> holders(one.size());  // devices that share a layer all have what none of them splits
+  copy_slices(n, own, one, holders);
+  sum_over_ranks(holders);
+  std::vector<double> mine, all(values.size());
+  for (const float v : values) mine.push_back(bits ? std::bit_cast<uint32_t>(v) : static_cast<double>(v));
+  copy_slices(n, own, mine, all);
+  sum_over_ranks(all);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double mean = all[i] / std::max(1.0, holders[i % holders.size()]);
+    values[i] = bits ? std::bit_cast<float>(static_cast<uint32_t>(mean)) : static_cast<float>(mean);
+  }
+}
+
+/// Of a state that lies tensor by tensor: what belongs to these parts of the parameters.
+ParameterMap own_state(const Run& run, const ParameterMap& own) {
+  ParameterMap out;
+  const OptimizerState& state = run.optimizer_state();
+  for (const MappedRange& p : own) {
+    for (const UpdatedTensor& t : state.in({p.whole, p.elements}))
+      out.push_back({0, t.state, run.execution().job.optimizer->state_words(t.elements, t.rows)});
+  }
+  return out;
+}
+
+/// Of the parameters and the optimiser's state each process has what its own servers or workers updated.
+void join_slices(const Run& run, ExecutionResult& out) {
+  ParameterMap own;
+  for (uint32_t key = 0; key < run.program().buckets.size() && run.store(); ++key) {
+    for (uint32_t i = 0; i < run.local(); ++i) {
+      for (const uint32_t s : run.shards_of(key)) {
+        const Slice slice = run.slice(key, i, s);
+        if (run.links()->here(s)) own.push_back({slice.first, slice.first, slice.elements});
+      }
+    }
+  }
+  for (uint32_t w = 0; w < run.here() && !run.store(); ++w) {
+    const uint32_t instance = run.first_here() + w;
+    for (const Slice& s : held_by(run, instance)) {
+      for (const MappedRange& p : run.stages().parameter_map(instance)) {
+        const int64_t begin = std::max(p.own, s.first),
+                      end = std::min(p.own + p.elements, s.first + s.elements);
+        if (begin < end) own.push_back({0, p.whole + begin - p.own, end - begin});
+      }
+    }
+  }
+  if (run.exchanged_vectors() > 1) return join_exchanged(own, out);
+  const int64_t n = run.execution_graph().parameters();
+  join_values(own, n, out.parameters, false);
+  if (run.stages().split()) join_values(own, n, out.averaging, false);
+  if (run.execution().job.optimizer->flat()) return join_values(own, n, out.state, false);
+  join_values(own_state(run, own), run.optimizer_state().words(), out.state, true);
+}
+
+}  // namespace
+
+void join_ranks(const Run& run, ExecutionResult& out) {
+  if (run.store()) join_stores(out);
+  if (run.keep().parameters && run.own_models())
+    take_mean(out.parameters);
+  else if (run.keep().parameters && (run.store() || run.spreads() || run.stages().split()))
+    join_slices(run, out);
+  Report& r = out.report;
+  double rates[4] = {r.samples_per_second, r.interval.low, r.interval.high,
+                     static_cast<double>(out.sent_between_nodes)};
+  sum_over_ranks(rates);
+  r.samples_per_second = rates[0];
+  r.interval.low = rates[1];
+  r.interval.high = rates[2];
+  out.sent_between_nodes = std::llround(rates[3]);
+  sum_over_ranks(out.losses);
+  for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
+  r.staleness_by_worker.clear();  // each process knows those of its own shards
+  r.devices = run.workers();
+}
+
+}  // namespace tandem::exec

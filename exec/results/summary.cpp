@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/results/summary.h"
+#include "base/statistics.h"
+#include "exec/layout/memory.h"
+#include "exec/results/join_ranks.h"
+#include "exec/results/time_shares.h"
+#include "schemes/uneven_batches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+namespace tandem::exec {
+
+namespace {
+
+constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
+/// Of the operations that libraries were asked for: where one refuses so many, a step is much slower.
+constexpr double kHot = 0.02;
+
+/// What the lanes left behind, turned into a Report by the definitions of the simulator
+/// (sim/evaluate/evaluate.h).
+class Summary {
+ public:
+  Summary(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers)
+      : run_(run), workers_(workers) {
+    begin_ = INT64_MAX;
+    for (std::size_t w = 0; w < workers.size(); ++w) {
+      const int32_t made = run.iterations().of(run.counted_in(run.first_here() + static_cast<uint32_t>(w)));
+      ends_.emplace_back(static_cast<std::size_t>(made), 0);
+      for (int l = 0; l < kLanes; ++l) {
+        for (const Executed& e : workers[w]->executed(static_cast<Lane>(l))) {
+          begin_ = std::min(begin_, e.start);
+          if (e.iteration >= ends_[w].size()) continue;  // input for an iteration that never came
+          auto& end = ends_[w][e.iteration];
+          end = std::max(end, e.end);
+          // Those of the copy lane run ahead; the iteration ends with its compute and communication.
+        }
+      }
+    }
+    rounds_ = rounds();
+  }
+
+  ExecutionResult result() {
+    ExecutionResult out;
+    Report& r = out.report;
+    const Execution& e = run_.execution();
+    r.engine = "exec";
+    r.evaluator = std::string(e.backend->name);
+    r.evaluator_reason = e.backend->describe();
+    r.seed = e.seed;
+    r.devices = static_cast<int64_t>(workers_.size());
+    r.batch_per_device = e.job.batch;
+    r.inputs = inputs();
+    rates(out);
+    if (!e.job.batches.empty()) r.notes = uneven_notes(e.job, "batches: " + batches_text(e.job.batches));
+    add_measured_shares(r, run_, workers_, warm(), begin_, ends_[0]);
+    stores(out);
+    memory(r);
+    libraries(r);
+    spans(out);
+    ops(out);
+    calls(out);
+    losses(out);
+    for (std::string& remark : run_.remarks()) r.notes.push_back(std::move(remark));
+    r.all_reduces_per_step = all_reduces();
+    if (run_.keep().norms) out.norms = mean_norms(workers_, warm() / each_step());
+    if (run_.watch() != nullptr) out.samples_to_target = run_.watch()->samples();
+    if (out.samples_to_target)
+      out.seconds_to_target = 1e-9 * static_cast<double>(run_.watch()->when() - begin_);
+    return out;
+  }
+
+ private:
+  std::size_t warm() const {
+    return static_cast<std::size_t>(run_.warmup_of(static_cast<int32_t>(rounds_.size())));
+  }
+
+  std::size_t each_step() const { return static_cast<std::size_t>(run_.micro_batches()); }
+  /// (end, worker, iteration) of every iteration, in the order of time.
+  std::vector<std::tuple<int64_t, uint32_t, uint32_t>> in_order() const {
+    std::vector<std::tuple<int64_t, uint32_t, uint32_t>> out;
+    for (uint32_t w = 0; w < ends_.size(); ++w) {
+      for (uint32_t i = 0; i < ends_[w].size(); ++i) out.emplace_back(ends_[w][i], w, i);
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  /// Ends as in Trace::iteration_end.
+  std::vector<int64_t> rounds() const {
+    std::vector<int64_t> out;
+    if (!free_running(run_.program())) {
+      out.assign(ends_[0].size(), 0);
+      for (const auto& ends : ends_) {
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], ends[i]);
+      }
+      return out;
+    }
+    const auto all = in_order();
+    for (std::size_t i = ends_.size(); i <= all.size(); i += ends_.size())
+      out.push_back(std::get<0>(all[i - 1]));
+    if (out.empty() && !all.empty()) out.push_back(std::get<0>(all.back()));  // stopped in the first
+    int64_t together = INT64_MAX;                                             // until the first has none left
+    for (const auto& ends : ends_) together = std::min(together, ends.empty() ? 0 : ends.back());
+    while (out.size() > 1 && out.back() > together) out.pop_back();
+    return out;
+  }
+
+  std::vector<std::pair<std::string, std::string>> inputs() const {
+    const Execution& e = run_.execution();
+    std::vector<std::pair<std::string, std::string>> in = {{"model", e.job.graph->name()},
+                                                           {"system", "this machine"},
+                                                           {"scheme", e.job.scheme->name},
+                                                           {"devices", std::to_string(workers_.size())},
+                                                           {"batch_per_device", std::to_string(e.job.batch)},
+                                                           {"precision", std::string(name(e.job.precision))},
+                                                           {"optimizer", std::string(e.job.optimizer->name)},
+                                                           {"input", e.data != nullptr     ? e.data->name
+                                                                     : e.stored != nullptr ? e.stored->path()
+                                                                     : e.tokens != nullptr ? e.tokens->name()
+                                                                                           : "synthetic"},
+                                                           {"backend", std::string(e.backend->name)},
+                                                           {"threads", std::to_string(e.threads)}};
+    if (e.job.recompute != Recompute{}) in.emplace_back("recompute", e.job.recompute.text());
+    if (e.bind != Bind::core) in.emplace_back("bind", std::string(name(e.bind)));
+    if (const std::string route = run_.route(); !route.empty()) in.emplace_back("route", route);
+    if (!e.job.batches.empty()) in.emplace_back("batch_split", batches_text(e.job.batches));
+    for (const auto& [worker, factor] : e.throttle)
+      in.emplace_back(fmt::format("throttle.{}", worker), fmt::format("{:g}", factor));
+    for (const auto& [key, value] : e.job.scheme->options.all()) in.emplace_back("scheme." + key, value);
+    return in;
+  }
+
+  /// How the iterations of a step were given to asynchronous devices: alike by all workers. Where workers do
+  /// not wait for each other, and on other devices, one is like the other.
+  Issued issued(std::size_t iteration, std::size_t each) const {
+    const std::vector<Issued>& all = workers_[0]->issued();
+    if (all.empty() || free_running(run_.program())) return Issued::timed;
+    Issued out = all.at(iteration);
+    for (std::size_t i = iteration; i < iteration + each; ++i) {
+      const bool usual = all.at(i) == Issued::eager || all.at(i) == Issued::replayed;
+      if (!usual) return all.at(i);
+      if (all.at(i) == Issued::eager) out = Issued::eager;
+    }
+    return out;
+  }
+
+  void rates(ExecutionResult& out) const {
+    Report& r = out.report;
+    const std::size_t first = warm();
+    const auto each = static_cast<std::size_t>(run_.micro_batches());
+    std::map<Issued, std::vector<double>> seconds;
+    for (std::size_t i = first; i + each <= rounds_.size(); i += each) {
+      const int64_t before = i == 0 ? begin_ : rounds_[i - 1];
+      seconds[issued(i, each)].push_back(static_cast<double>(rounds_[i + each - 1] - before) * 1e-9);
+    }
+    if (seconds.count(Issued::eager) + seconds.count(Issued::replayed) > 0) {
+      r.iteration_eager = median(seconds[Issued::eager]);
+      r.iteration_replayed = median(seconds[Issued::replayed]);
+    }
+    for (const Issued how :
+         {Issued::replayed, Issued::eager, Issued::timed, Issued::captured, Issued::observed}) {
+      if (out.iteration_seconds.empty()) out.iteration_seconds = seconds[how];
+    }
+    int64_t end = begin_;
+    for (const auto& ends : ends_) {
+      auto& seconds = out.worker_seconds.emplace_back();
+      for (std::size_t i = std::max(first, each); i + each <= ends.size(); i += each)
+        seconds.push_back(static_cast<double>(ends[i + each - 1] - ends[i - 1]) * 1e-9);
+      out.worker_iterations.push_back(static_cast<int32_t>(ends.size()));
+      if (!ends.empty()) end = std::max(end, ends.back());
+    }
+    double total = 0;
+    for (const double s : out.iteration_seconds) total += s;
+    r.samples_per_iteration = samples_per_step(run_.program()) * replicas(run_.program());
+    // Of several processes each counts its workers' part.
+    const double here = static_cast<double>(workers_.size()) / static_cast<double>(run_.workers());
+    const double samples = static_cast<double>(r.samples_per_iteration) * here;
+    const auto counted = static_cast<double>(out.iteration_seconds.size());
+    if (total > 0) r.samples_per_second = samples * counted / total;
+    auto sorted = out.iteration_seconds;
+    std::sort(sorted.begin(), sorted.end());
+    r.iteration_median = quantile(sorted, 0.5);
+    r.iteration_p05 = quantile(sorted, 0.05);
+    r.iteration_p95 = quantile(sorted, 0.95);
+    // The mean's spread over blocks of the run: what another run of the same length would give.
+    const double mean = counted > 0 ? total / counted : 0;
+    double square = 0;
+    for (const double s : out.iteration_seconds) square += (s - mean) * (s - mean);
+    const double error = counted > 1 && mean > 0 ? std::sqrt(square / (counted - 1) / counted) / mean : 0;
+    r.interval = {r.samples_per_second * std::exp(-1.645 * error),
+                  r.samples_per_second * std::exp(1.645 * error), 0.9};
+    r.wall_seconds = static_cast<double>(end - begin_) * 1e-9;
+  }
+
+  void stores(ExecutionResult& out) const {
+    if (run_.store()) {
+      out.report.staleness = run_.store()->staleness();
+      for (uint32_t w = 0; w < std::min<std::size_t>(workers_.size(), 64); ++w)
+        out.report.staleness_by_worker.push_back(run_.store()->staleness_of(w));
+      out.versions = run_.store()->versions();
+      out.dropped = run_.store()->dropped();
+      out.updates = run_.store()->merged();
+    }
+    const int32_t delay = run_.program().delay;
+    for (uint32_t w = 0; delay > 0 && w < workers_.size(); ++w) {
+      const int64_t made = run_.iterations().of(run_.counted_in(run_.first_here() + w));
+      if (made > delay) out.report.staleness.add(delay, made - delay);
+    }
+    if (!run_.keep().parameters) return;
+    const auto n = static_cast<std::size_t>(run_.execution_graph().parameters());
+    out.parameters.resize(n);
+    out.state = run_.start_state();
+    if (!run_.store() || run_.exchanges_parameters()) {  // workers update
+      const bool each = run_.spreads() || run_.stages().split();
+      out.averaging.resize(n * static_cast<std::size_t>(averaging_vectors(run_.program())));
+      for (uint32_t w = 0; w < (each ? workers_.size() : 1); ++w) gather(w, out);
+    }
+    if (run_.store()) {
+      out.parameters = stored(n);
+      const float* state = run_.store()->parameters() + n;
+      if (run_.exchanged_vectors() > 1) out.state.assign(state, state + out.state.size());
+    } else if (has_centre(run_.program())) {
+      std::copy_n(out.averaging.begin(), n, out.parameters.begin());
+    }
+    out.frozen = run_.frozen();
+    buffers_of(out);
+  }
+
+  /// The store's parameters, or the mean of this process's models there.
+  std::vector<float> stored(std::size_t n) const {
+    const float* from = run_.store()->parameters();
+    if (!run_.own_models()) return {from, from + n};
+    std::vector<double> sum(n);
+    for (uint32_t w = run_.first_here(); w < run_.first_here() + run_.here(); ++w) {
+      for (std::size_t i = 0; i < n; ++i) sum[i] += static_cast<double>(from[w * n + i]);
+    }
+    std::vector<float> out(n);
+    for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(sum[i] / run_.here());
+    return out;
+  }
+
+  /// The anchor that all workers have alike is what elastic averaging trains.
+  static bool has_centre(const Program& program) {
+    return std::any_of(program.tasks.begin(), program.tasks.end(),
+                       [](const Task& t) { return t.averaging.rule == Averaging::Rule::elastic; });
+  }
+
+  /// What worker `w` alone holds, to its places in the model's vectors.
+  void gather(uint32_t w, ExecutionResult& out) const {
+    const uint32_t instance = run_.first_here() + w;
+    const int64_t own = run_.stages().lowered(instance).parameters();
+    const int64_t all = run_.execution_graph().parameters();
+    const std::vector<Slice> held = held_by(run_, instance);
+    if (held.empty()) return;
+    const std::vector<float> parameters = workers_[w]->parameters(), state = workers_[w]->state(),
+                             averaging = workers_[w]->averaging();
+    const bool flat = run_.execution().job.optimizer->flat();
+    for (const Slice& s : held) {
+      give_mapped(run_.stages().parameter_map(instance), parameters, own, s.first, s.elements, out.parameters, all);
+      if (flat) give_mapped(run_.stages().parameter_map(instance), state, own, s.first, s.elements, out.state, all);
+      give_mapped(run_.stages().parameter_map(instance), averaging, own, s.first, s.elements, out.averaging, all);
+    }
+    if (flat) return;
+    const OptimizerState &whole = run_.optimizer_state(),
+                         mine(*run_.execution().job.optimizer, run_.stages().lowered(instance));
+    ParameterMap pieces = state_map(whole, mine, run_.stages().parameter_map(instance));
+    std::erase_if(pieces, [](const MappedRange& p) { return p.copy; });
+    give_mapped(pieces, state, mine.words(), 0, mine.words(), out.state, whole.words());
+  }
+
+  /// The first replica's.
+  void buffers_of(ExecutionResult& out) const {
+    int64_t elements = 0;
+    for (const Tensor& t : run_.execution_graph().tensors())
+      elements += t.kind == TensorKind::buffer ? t.elements : 0;
+    out.buffers.resize(static_cast<std::size_t>(elements));
+    for (uint32_t w = 0; w < workers_.size(); ++w) {
+      const uint32_t instance = run_.first_here() + w;
+      if (run_.stages().place(instance).replica > (run_.stages().split() ? 0 : run_.first_here())) continue;
+      for (const BufferPlace& b : buffers(run_.execution_graph(), run_.stages().lowered(instance))) {
+        const auto values = workers_[w]->values(b.tensor);
+        std::copy(values.begin(), values.end(), out.buffers.begin() + b.at);
+      }
+    }
+  }
+
+  void memory(Report& r) const {
+    for (uint32_t w = 0; w < workers_.size(); ++w) {  // of the worker that holds most
+      const MemoryUse m =
+          worker_memory(run_.execution(), run_.program(), run_.stages(), run_.first_here() + w);
+      if (w == 0 || m.total() > r.memory.total()) r.memory = m;
+      if (!run_.stages().split() && !run_.stages().uneven()) break;
+    }
+    const auto workers = static_cast<uint32_t>(workers_.size());
+    r.memory.capacity = capacity(run_.execution(), workers);
+    r.memory.node = {
+        host_memory(run_.execution(), run_.keep(), run_.program(), run_.stages(), run_.first_here(), workers),
+        host_capacity()};
+  }
+
+  /// Where a coordinator makes them of a step's gradients, in the mean over the steps.
+  double all_reduces() const {
+    const LaneState& comm = workers_[0]->lane(Lane::comm);
+    if (run_.cycle() == 0 || comm.sums == 0) return 0;
+    return static_cast<double>(comm.sums) * run_.micro_batches() / static_cast<double>(ends_[0].size());
+  }
+
+  /// Calls that a library was asked for, alike ones together, those that it refused first.
+  void libraries(Report& r) const {
+    double all = 0;
+    for (const LibraryChoice& c : workers_[0]->choices()) {
+      all += c.flops;
+      const auto same = [&](const LibraryUse& u) {
+        return u.call == name(c.function) && u.library == c.library && u.engine == c.engine &&
+               u.refused == c.refused;
+      };
+      auto use = std::find_if(r.libraries.begin(), r.libraries.end(), same);
+      if (use == r.libraries.end())
+        use = r.libraries.insert(use, {std::string(name(c.function)), c.library, c.engine, c.refused});
+      ++use->calls;
+      use->workspace.n = std::max(use->workspace.n, c.workspace_bytes);
+      use->share += c.flops;
+    }
+    std::stable_sort(r.libraries.begin(), r.libraries.end(), [](const LibraryUse& a, const LibraryUse& b) {
+      return !a.refused.empty() && b.refused.empty();
+    });
+    for (LibraryUse& u : r.libraries) {
+      if (all > 0) u.share /= all;
+      if (u.refused.empty()) continue;
+      r.notes.push_back(fmt::format(
+          "{}{} x{}: {} refused ({}), own kernels compute {:.0f} % of the operations",
+          u.share >= kHot ? "warning: " : "", u.call, u.calls, u.library, u.refused, 100 * u.share));
+    }
+  }
+
+  /// First iteration of a worker that the timeline shows: the last ones of whoever finishes first, and what
+  /// the others did at that time. Workers that wait for nobody may then be at earlier iterations.
+  uint32_t timeline_from(uint32_t worker) const {
+    const auto before_last = [](const std::vector<int64_t>& ends) {
+      return static_cast<std::ptrdiff_t>(ends.size()) - static_cast<std::ptrdiff_t>(kTimelineIterations);
+    };
+    int64_t time = INT64_MAX;
+    for (const auto& ends : ends_) {
+      if (before_last(ends) > 0) time = std::min(time, ends[static_cast<std::size_t>(before_last(ends)) - 1]);
+    }
+    const auto& ends = ends_[worker];
+    const std::ptrdiff_t last = before_last(ends);
+    if (last <= 0) return 0;
+    const auto at = std::lower_bound(ends.begin(), ends.begin() + last, time);
+    return static_cast<uint32_t>(std::min<int64_t>(last, at - ends.begin() + 1));
+  }
+
+  void spans(ExecutionResult& out) const {
+    for (uint32_t w = 0; w < workers_.size(); ++w) {
+      const uint32_t from = timeline_from(w);
+      for (int l = 0; l < kLanes; ++l) {
+        const auto lane = static_cast<Lane>(l);
+        for (const Executed& e : workers_[w]->executed(lane)) {
+          if (e.op == kNoOp) continue;
+          const GridPlace& place = run_.stages().place(run_.first_here() + w);
+          const Role& role = run_.program().roles[place.role];
+          const Span span{place.role,
+                          run_.stages().split() ? place.instance : w,
+                          e.iteration,
+                          e.op,
+                          Time{(e.start - begin_) * 1000},
+                          Time{(e.end - begin_) * 1000},
+                          Time{},
+                          0};
+          if (run_.keep().spans) out.spans.push_back(span);
+          if (w >= kTimelineWorkers || e.iteration < from || e.iteration >= from + kTimelineIterations)
+            continue;
+          const auto add = [&](const std::string& label, double start, double end) {
+            out.report.timeline.push_back(
+                {role.name, std::string(name(lane)), label, span.instance, e.iteration, start, end});
+          };
+          if (e.ready < e.start && role.ops[e.op].kind == OpKind::collective)
+            add("waiting", static_cast<double>(e.ready - begin_) * 1e-9, span.start.seconds());
+          add(run_.program().labels[role.ops[e.op].label], span.start.seconds(), span.end.seconds());
+        }
+      }
+    }
+  }
+
+  void ops(ExecutionResult& out) const {
+    std::vector<std::size_t> first(run_.program().roles.size(), SIZE_MAX);  // [role]: of its ops
+    /// [op, iteration, group]: of the member that came last, which is the least of all.
+    std::map<std::tuple<std::size_t, uint32_t, uint32_t>, double> met;
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      const uint32_t role = run_.stages().place(run_.first_here() + static_cast<uint32_t>(w)).role;
+      if (first[role] == SIZE_MAX) {
+        first[role] = out.ops.size();
+        add_ops(*workers_[w], role, out);
+      }
+      for (int l = 0; l < kLanes; ++l) {
+        for (const Executed& e : workers_[w]->executed(static_cast<Lane>(l))) {
+          if (e.iteration < warm() || e.op == kNoOp) continue;
+          const double seconds = static_cast<double>(e.end - e.start) * 1e-9;
+          const std::size_t op = first[role] + e.op;
+          if (meets(w, role, e.op)) {
+            const auto [at, fresh] = met.try_emplace({op, e.iteration, member(w, role, e.op).group}, seconds);
+            if (!fresh) at->second = std::min(at->second, seconds);
+          } else {
+            out.ops[op].seconds.push_back(seconds);
+          }
+        }
+      }
+    }
+    for (const auto& [what, seconds] : met) out.ops[std::get<0>(what)].seconds.push_back(seconds);
+  }
+
+  Run::Member member(std::size_t worker, uint32_t role, uint32_t op) const {
+    const Op& of = run_.program().roles[role].ops[op];
+    return run_.member(run_.program().collectives[of.what],
+                       run_.first_here() + static_cast<uint32_t>(worker));
+  }
+  /// Is it a collective of the device's library? A member's time then begins when its own lane is there, and
+  /// holds the wait for the last one.
+  bool meets(std::size_t worker, uint32_t role, uint32_t op) const {
+    const Op& of = run_.program().roles[role].ops[op];
+    return !workers_[worker]->issued().empty() && of.kind == OpKind::collective && run_.library_made(of.what);
+  }
+
+  /// One a role's op, of what the worker says of it.
+  void add_ops(const Worker& worker, uint32_t role, ExecutionResult& out) const {
+    const auto& ops = run_.program().roles[role].ops;
+    for (uint32_t i = 0; i < ops.size(); ++i) {
+      OpTime time;
+      time.role = role;
+      time.op = i;
+      (ops[i].kind == OpKind::send ? time.sent_bytes : time.collective_bytes) = worker.bytes(i);
+      time.estimate = worker.estimate(i);
+      time.in_row = worker.in_row(i);
+      out.ops.push_back(std::move(time));
+    }
+  }
+
+  void calls(ExecutionResult& out) const {
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      const auto& calls = workers_[w]->calls();
+      if (w == 0 || run_.stages().split() || run_.stages().uneven()) {  // which have calls of their own
+        out.calls.insert(out.calls.end(), calls.begin(), calls.end());
+        continue;
+      }
+      for (std::size_t i = 0; i < out.calls.size(); ++i) {
+        const auto& more = calls[i].seconds;
+        out.calls[i].seconds.insert(out.calls[i].seconds.end(), more.begin(), more.end());
+        out.calls[i].dropped += calls[i].dropped;
+      }
+    }
+  }
+
+  /// Sums over the micro-batches of the stages that judge them, as a mean.
+  void losses_of_stages(ExecutionResult& out) const {
+    const auto each = static_cast<std::size_t>(run_.stages().micros());
+    out.losses.assign(ends_[0].size(), 0);
+    double judged = 0;
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      if (run_.stages().lowered(run_.first_here() + static_cast<uint32_t>(w)).losses().empty()) continue;
+      judged += static_cast<double>(each);
+      const auto& of = workers_[w]->losses();
+      for (std::size_t i = 0; i < out.losses.size(); ++i) {
+        for (std::size_t k = i * each; k < std::min((i + 1) * each, of.size()); ++k) out.losses[i] += of[k];
+      }
+    }
+    std::vector<double> all{judged};
+    if (run_.here() < run_.workers()) sum_over_ranks(all);
+    // join_ranks() takes the mean over processes.
+    const double processes = run_.here() < run_.workers() ? static_cast<double>(ranks().size) : 1;
+    for (double& loss : out.losses) loss *= all[0] > 0 ? processes / all[0] : 0;
+  }
+
+  void losses(ExecutionResult& out) const {
+    if (run_.stages().split()) return losses_of_stages(out);
+    const auto loss = [&](std::size_t worker, std::size_t iteration) {
+      const auto& of = workers_[worker]->losses();
+      const auto instance = run_.first_here() + static_cast<uint32_t>(worker);
+      return iteration < of.size() ? run_.stages().weight(instance) * of[iteration] : 0;
+    };
+    std::vector<double> of_rounds;  // sums over as many iterations as there are workers
+    const std::size_t n = workers_.size();
+    if (free_running(run_.program())) {
+      const auto all = in_order();
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (i % n == 0) of_rounds.push_back(0);
+        of_rounds.back() += loss(std::get<1>(all[i]), std::get<2>(all[i]));
+      }
+      if (all.size() % n != 0) of_rounds.pop_back();
+    } else {
+      of_rounds.assign(ends_[0].size(), 0);
+      for (std::size_t i = 0; i < of_rounds.size(); ++i) {
+        for (std::size_t w = 0; w < n; ++w) of_rounds[i] += loss(w, i);
+      }
+    }
+    const auto each = static_cast<std::size_t>(run_.micro_batches());
+    for (std::size_t i = 0; i + each <= of_rounds.size(); i += each) {
+      double sum = 0;
+      for (std::size_t k = i; k < i + each; ++k) sum += of_rounds[k];
+      out.losses.push_back(sum / static_cast<double>(n * each));
+    }
+  }
+
+  const Run& run_;
+  const std::vector<std::unique_ptr<Worker>>& workers_;
+  int64_t begin_ = 0;
+  std::vector<std::vector<int64_t>> ends_;  ///< [worker][iteration]
+  std::vector<int64_t> rounds_;             ///< [iteration]: of all together
+};
+
+/// What went between the nodes, and how.
+std::string node_note(const Run& run, const ExecutionResult& out) {
+  const auto steps = static_cast<int64_t>(std::max<std::size_t>(1, out.losses.size()));
+  return fmt::format("between nodes {} a step were sent over {}",
+                     to_text(Bytes{out.sent_between_nodes / steps}),
+                     run.here() < run.workers() ? "MPI" : "TCP on this machine's loopback interface");
+}
+
+}  // namespace
+
+ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers) {
+  ExecutionResult out = Summary(run, workers).result();
+  out.sent_between_nodes = run.sent_bytes();
+  if (run.here() < run.workers()) join_ranks(run, out);
+  Report& r = out.report;
+  if (run.has_transport()) r.notes.push_back(node_note(run, out));
+  if (out.dropped > 0) {
+    // Samples whose gradients were dropped trained nothing.
+    const auto kept = static_cast<double>(out.updates);
+    const double share = kept / (kept + static_cast<double>(out.dropped));
+    for (double* rate : {&r.samples_per_second, &r.interval.low, &r.interval.high}) *rate *= share;
+  }
+  r.tokens_per_second =
+      r.samples_per_second * static_cast<double>(run.execution().job.graph->tokens_per_sample());
+  return out;
+}
+
+}  // namespace tandem::exec

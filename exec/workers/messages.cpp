@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stages of a split model send each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "exec/layout/shares.h"
+#include "exec/workers/worker.h"
+
+namespace tandem::exec {
+
+/// The tensors that a message between stages carries, as the host reaches them. `arrives`: at this end.
+std::vector<MessagePart> Worker::message(const Op& op, bool arrives) const {
+  if (op.payload == Payload::tied_gradients) return tied_message(op, arrives);
+  std::vector<MessagePart> out;
+  const Channel& channel = run_.program().channels[op.what];
+  const auto parts = static_cast<uint32_t>(channel.parts);
+  const uint32_t own = parts > 1 ? run_.stages().place(instance_).partner : 0;
+  for (const uint32_t layer : channel.key_layers[op.key]) {
+    const SliceTensors& s = graph().slice(layer);
+    const TensorId t = op.payload == Payload::activations ? s.output : arrives ? s.arriving : s.gradient;
+    if (t == kNoTensor)
+      throw InputError(
+          fmt::format("layer \"{}\" is handed on by a stage that neither makes nor reads it: "
+                      "only simulated",
+                      graph().graph().layers()[layer].name));
+    const Slice part = tandem::exec::part_of({0, graph().tensors()[t].words()}, own, parts);
+    out.push_back({tensor(t, slot(op)) + part.first, part.elements});
+  }
+  return out;
+}
+
+/// Where the gradients lie of a weight of which another stage has a copy: the bucket of its own, or this
+/// replica's share.
+Slice Worker::tied_share(const Op& op) const {
+  const auto& layers = run_.program().channels[op.what].key_layers[op.key];
+  const uint32_t layer = layers.at(op.kind == OpKind::send ? 0 : 1),
+                 role = run_.stages().place(instance_).role;
+  const auto& learned = graph().learned();
+  const auto weight = std::find_if(learned.begin(), learned.end(),
+                                   [&](const LearnedTensor& l) { return l.layer == layer && l.index == 0; });
+  const auto& buckets = run_.program().buckets;
+  const auto bucket = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket& b) {
+    return b.role == role && weight != learned.end() && b.first == graph().tensors()[weight->gradient].offset;
+  });
+  TANDEM_CHECK(bucket != buckets.end());
+  if (!run_.spreads()) return {bucket->first, bucket->elements};
+  return run_.share(static_cast<uint32_t>(bucket - buckets.begin()), instance_);
+}
+
+/// Shares that are an element shorter than others travel with one more.
+std::vector<MessagePart> Worker::tied_message(const Op& op, bool arrives) const {
+  const int64_t words = run_.program().channels[op.what].key_bytes[op.key].n / 4;
+  const Slice own = tied_share(op);
+  if (own.elements > words || own.elements + 1 < words)
+    throw InputError("gradients travel as fp32 (gradients=fp32 is executed)");
+  if (arrives) return {{tied_, words}};
+  std::vector<MessagePart> out{{gradients_ + held_gradients_.kept.of(own.first, own.elements), own.elements}};
+  if (own.elements < words) out.push_back({gradients_, words - own.elements});
+  return out;
+}
+
+Worker::Act Worker::send_to_peer(uint32_t index) {
+  const Op& op = role().ops[index];
+  const std::vector<MessagePart> parts = message(op, false);
+  std::vector<MessagePart> host = parts;
+  for (MessagePart& p : host) {
+    p.at = driver_->host_memory(p.at, p.elements);
+    bytes_[index] += 4 * p.elements;
+  }
+  return [this, parts, host, pair = run_.pair(op.what, op.key, instance_), lane = op.lane](int32_t) {
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      driver_->to_host(host[k].at, parts[k].at, parts[k].elements, lane);
+    run_.peers().send(pair, host);
+    return int64_t{0};
+  };
+}
+
+Worker::Act Worker::receive_from_peer(uint32_t index) {
+  const Op& op = role().ops[index];
+  const std::vector<MessagePart> parts = message(op, true);
+  std::vector<MessagePart> host = parts;
+  for (MessagePart& p : host) p.at = driver_->host_memory(p.at, p.elements);
+  const Slice sum = op.payload == Payload::tied_gradients ? tied_share(op) : Slice{};
+  return [this, parts, host, sum, pair = run_.pair(op.what, op.key, instance_), lane = op.lane](int32_t) {
+    const int64_t arrived = run_.peers().receive(pair, host);
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      driver_->to_device(parts[k].at, host[k].at, parts[k].elements, lane);
+    if (sum.elements > 0) device_->accumulate(own_gradients(sum.first), tied_, sum.elements, lane);
+    device_->synchronize(lane);
+    return arrived;
+  };
+}
+
+}  // namespace tandem::exec
