@@ -105,7 +105,7 @@ std::pair<std::string, std::string> board_change(std::string_view option, const 
 std::vector<Flag> fine_tuning_flags();
 /// The model, with what --adapter and --freeze make of it. Throws InputError.
 Graph read_model(const Arguments& arguments, const std::string& model, const Place& place = {});
-/// Throws InputError and UsageError (app/cli.h says which).
+/// Throws InputError and UsageError (app/console/cli.h says which).
 Question read_question(const Arguments& arguments);
 /// The same with a model and a system that did not come as --model, --system and --set.
 Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Activations that are let go of behind their forward pass and made again for the backward pass, by the same
-// calls on memory of their own: the fourth phase of making a Graph executable (execution_graph.cpp). Internal
+// Activations that are let go of after their forward pass and recomputed for the backward pass, by the same
+// calls on their own memory: the fourth phase of making a Graph executable (execution_graph.cpp). Internal
 // to exec.
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace tandem::exec {
 
 /// Writes the calls of repeated blocks that run forward again to EmittedCalls::again, and puts what single
-/// layers make again (norms, activations, attention) in front of the first backward pass that reads it. What
+/// layers make again (norms, activations, attention) before the first backward pass that reads it. What
 /// they write are new tensors, which backward passes then read; running statistics are of the first time.
 /// Operands must be resolved. Returns the blocks, in order. Throws InputError naming the layer that cannot
 /// run again, because devices exchange something in the middle of it or divide the sequence. O(layers x
