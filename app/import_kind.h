@@ -27,7 +27,7 @@ struct ImportKind {
   /// Takes all files of the command line whose kinds share this function (sources of one machine), puts the
   /// result (put_result) and returns the exit code. Throws InputError.
   int (*run)(const Arguments& arguments, const std::vector<ImportFile>& files);
-  std::vector<Option> flags;  ///< beside --out and --quiet; kinds may share one of the same name
+  std::vector<Option> flags;  ///< besides --out and --quiet; kinds may share one of the same name
 };
 
 /// Generated from the list in app/CMakeLists.txt.

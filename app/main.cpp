@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program: finds the verb, runs it, turns what went wrong into one line and an exit code (CONTRACT of
-// the command line: README.md, "Reports, exit codes, streams").
+// the command line: docs/exit-codes.md).
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -10,8 +10,8 @@
 
 namespace tandem::base {
 
-/// Calls work(i) for i < count on so many threads, this one included, in about that order. Rethrows what the
-/// first of them threw, in the order of i.
+/// Calls work(i) for i < count on that many threads, this one included, in about that order. Rethrows what
+/// the first of them threw, in the order of i.
 template <typename Work>
 void in_parallel(std::size_t count, int threads, Work work) {
   std::atomic<std::size_t> next{0};

@@ -21,7 +21,7 @@ class Json;
 ///
 ///   JsonWriter out = {{"schema", "tandem-links-1"}, {"devices", names}, {"rows", JsonWriter::array()}};
 ///   out["rows"].push_back({{"bytes", 4096}, {"seconds", 1e-6}});
-///   out["host"]["cores"] = 8;  // "host" begins as an object of its own
+///   out["host"]["cores"] = 8;  // "host" begins as its own object
 ///
 /// Owns all below it; copies are deep. For one thread at a time; while nobody writes, any thread may read.
 class JsonWriter {
@@ -78,7 +78,7 @@ class JsonWriter {
   JsonWriter& back();
   bool is_null() const { return value_.index() == 0; }
 
-  /// As text, without a line end behind it: on one line without spaces, or with `indent` spaces a level, each
+  /// As text, without a line end after it: on one line without spaces, or with `indent` spaces a level, each
   /// value on its own line. Real numbers have the digits that read back as the same number and a point or an
   /// exponent. What is not UTF-8 in texts and keys becomes U+FFFD. Throws std::logic_error, naming the key,
   /// at a number that is not finite: a bug of whoever computed it. O(size), and a copy of the document.

@@ -30,7 +30,7 @@ struct Selection {
   std::vector<std::pair<std::string, std::string>> settings;
 };
 Selection parse_selection(std::string_view text, const Place& place);
-/// The text of a selection with settings ("key=value,key=value" or "") in place of its own of the same keys.
+/// The text of a selection with settings ("key=value,key=value" or "") replacing settings of the same keys.
 /// Throws as parse_selection().
 std::string with_settings(std::string_view text, const std::string& settings);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Fine-tuning: which weights of a model stay as they are, and the small matrices that are learned beside
+// Fine-tuning: which weights of a model stay as they are, and the small matrices that are learned next to
 // them.
 #include <string>
 #include <string_view>
@@ -10,8 +10,9 @@
 
 namespace tandem::models {
 
-/// Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): beside a weight W[in, out] that stays, A[in, rank]
-/// and B[rank, out] are learned, and the layer gives x W + x A B. All other weights of the model stay too.
+/// Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): next to a weight W[in, out] that stays, A[in,
+/// rank] and B[rank, out] are learned, and the layer gives x W + x A B. All other weights of the model stay
+/// too.
 struct Adapter {
   std::string name;             ///< "lora" or "qlora"
   int64_t rank = 8;             ///< of each pair

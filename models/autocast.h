@@ -16,7 +16,7 @@ namespace tandem::models {
 enum class AutocastFormat : uint8_t { half, wide, widest, promoted };
 AutocastFormat autocast_format(std::string_view type);
 
-/// "apart" of a linear layer: so many products of one input that the model's own code has one by one.
+/// "apart" of a linear layer: that many products of one input that the model's own code has one by one.
 int64_t products_apart(const Layer& layer);
 
 /// Sets Kernel::wide and Kernel::casts of all layers, lowered for `batch` samples. O(layers).

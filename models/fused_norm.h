@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which kernels an executor makes in the launch of a batch normalisation in front of them. Internal to
+// Which kernels an executor makes in the launch of a batch normalisation before them. Internal to
 // models.
 #include <vector>
 

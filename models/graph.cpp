@@ -40,7 +40,7 @@ class Order : public boost::default_dfs_visitor {
     const Layer& source = (*layers_)[boost::target(e, g)];
     throw InputError(
         reader.attributes.place(),
-        fmt::format("layer \"{}\" reads \"{}\", which needs it in turn: a cycle", reader.name, source.name));
+        fmt::format("layer \"{}\" reads \"{}\", which needs the first: a cycle", reader.name, source.name));
   }
   void finish_vertex(Dependencies::vertex_descriptor v, const Dependencies&) const {
     order_->push_back(static_cast<uint32_t>(v));
@@ -289,7 +289,7 @@ void check_split(const std::vector<Layer>& whole, const std::vector<Layer>& part
                   own = parts[i].parameter_elements() + parts[i].frozen_elements();
     splits = splits || own < all;
     if (own != all && parts[i].attributes.text("split", "whole") == "whole")
-      blame(whole[i], InputError("its input is split, but it has no \"split\" of its own"));
+      blame(whole[i], InputError("its input is split, but it has no \"split\""));
   }
   if (!splits)
     throw InputError(fmt::format(

@@ -24,8 +24,8 @@ class Graph {
   /// The part of this model that `slice` names, as a Graph with the same layer indices: shapes, parameters
   /// and kernels of the layers in it are one device's. The others are empty, but for those that one in it
   /// reads: they become inputs. An output layer tied to an embedding outside owns a copy of its weight.
-  /// Requires a Graph that is no slice itself, or one of all layers that divides them alike. Throws
-  /// InputError where a layer does not divide into so many parts, or none says how it splits. O(layers).
+  /// Requires a Graph that is no slice itself, or one of all layers that divides them equally. Throws
+  /// InputError where a layer does not divide into that many parts, or none says how it splits. O(layers).
   Graph slice(const ModelSlice& slice) const;
   /// A slice's input that a layer outside makes: received from another device, and its gradient sent back.
   bool received(uint32_t layer) const;
@@ -35,7 +35,7 @@ class Graph {
   bool deals_experts() const;         ///< over several of ModelSlice::experts
   bool divides_sequence() const;      ///< ModelSlice::sequence or ::context
   const ModelSlice& sharing() const;  ///< how devices divide its layers; without ranges
-  /// The embedding whose weight an output layer uses; in a slice none where the layer has a copy of its own.
+  /// The embedding whose weight an output layer uses; in a slice none where the layer has its own copy.
   /// None for all other layers. O(layers).
   std::optional<uint32_t> tied_to(uint32_t layer) const;
 

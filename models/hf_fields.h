@@ -14,7 +14,7 @@
 
 namespace tandem::models {
 
-/// How one type is read: its row of models/hf/types.json, and what the library says of it (classes.json).
+/// How one type is read: its row of models/hf/types, and what the library says of it (classes.json).
 struct HfType {
   std::string name;               ///< "llama"
   std::string reads;              ///< the class that the model is of: "LlamaForCausalLM"

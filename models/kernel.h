@@ -67,12 +67,12 @@ struct Kernel {
   bool counts = false;
   /// No framework fuses it with its neighbours: it moves what it says (Recipe::Kernels::stream).
   bool apart = false;
-  /// Backends that fuse norms make it in the launch of the batch normalisation in front of it: what it takes
+  /// Backends that fuse norms make it in the launch of the batch normalisation before it: what it takes
   /// beyond that is little (models/fused_norm.h). Of a call of exec: it was made so.
   bool fused = false;
   /// Under PyTorch's autocast its tensors have 4 bytes an element (models/autocast.h).
   bool wide = false;
-  /// Elements that autocast turns into 2 bytes in front of it or, of gradients, beside it.
+  /// Elements that autocast turns into 2 bytes before it or, of gradients, during it.
   int64_t casts = 0;
   /// Adds a gradient to the sum over the micro-batches before (Recipe::accumulation).
   bool sums = false;

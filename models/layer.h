@@ -85,12 +85,12 @@ struct Exchange {
     scatter,     ///< the reverse, summed
     shift,       ///< among those that have parts of a sequence: each sends to the next, the last to the first
     sum,         ///< among those that share the layer: of what each has made a part of
-    statistics,  ///< summed, among those that have samples of their own
+    statistics,  ///< summed, among those that have their own samples
   } kind = Kind::all_to_all;
-  uint32_t after = 0;    ///< so many of the pass' kernels come before it
-  uint32_t before = 0;   ///< the kernel that waits for it; behind the last: what comes after the layer
+  uint32_t after = 0;    ///< how many of the pass' kernels come before it
+  uint32_t before = 0;   ///< the kernel that waits for it; after the last: what comes after the layer
   int64_t elements = 0;  ///< of the whole batch in one device's buffer; of gather and scatter in the whole
-  int64_t active = 0, count = 0;  ///< all_to_all: each token travels for so many experts, of so many
+  int64_t active = 0, count = 0;  ///< all_to_all: each token travels for that many experts, of that many
 };
 
 /// What a layer type's function is given.
@@ -124,19 +124,19 @@ struct Parameter {
   std::string name;  ///< "weight", "bias", ...
   int64_t elements = 0;
   bool dealt = false;  ///< an expert's: other devices may hold others, and its gradient is summed over fewer
-  /// In a slice: the devices that share the layer have it alike, and each makes its gradient of its part of
+  /// In a slice: the devices that share the layer replicate it, and each makes its gradient of its part of
   /// the sequence, or of its heads; so these gradients are summed over them.
   bool in_parts = false;
   /// Of the matrix as which it lies row by row: outputs of a convolution, inputs of a linear layer, words of
   /// an embedding, gates of a recurrent layer. 0: a vector, or a stack of matrices.
   int64_t rows = 0;
-  /// So many matrices of `inner` rows in it turn hidden features into hidden ones: of linear layers that make
+  /// How many matrices of `inner` rows in it turn hidden features into hidden ones: of linear layers that make
   /// no logits, experts and recurrent cells. 0: a vector, filters of images, words, or what makes logits.
   int64_t hidden = 0, inner = 0;
   bool by_head = false;  ///< its last dimension is of the heads that the device has of the layer
 };
 
-/// A tensor that a layer makes for itself, beside its output.
+/// A tensor that a layer makes for itself, besides its output.
 struct OwnTensor {
   int64_t elements = 0;  ///< of one sample
   int64_t size = 0;      ///< bytes an element; 0 = as the pass computes

@@ -31,7 +31,7 @@ struct Optimizer {
   bool orthogonal = false;
   bool executed() const { return updates() && !orthogonal; }
   bool updates() const { return flops > 0; }
-  /// Its state is `state` vectors of fp32, one behind the other; else it lies tensor by tensor.
+  /// Its state is `state` vectors of fp32, one after another; else it lies tensor by tensor.
   bool flat() const { return state_bytes == 4 && !factored && !orthogonal; }
   /// An element's update reads what other elements of its tensor have.
   bool by_tensor() const { return by_norms || !flat(); }

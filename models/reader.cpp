@@ -280,8 +280,7 @@ class Reader {
   uint32_t layer_of(Symbol symbol, const Place& place) {
     Symbol end = symbol;
     for (std::size_t steps = 0; !bindings_[end].is_layer; ++steps) {
-      if (steps > bindings_.size())
-        throw InputError(place, "an entry without layers of its own feeds itself");
+      if (steps > bindings_.size()) throw InputError(place, "an entry without layers feeds itself");
       end = bindings_[end].target;
     }
     const Binding found = bindings_[end];

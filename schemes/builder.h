@@ -87,7 +87,7 @@ class RoleBuilder {
  public:
   OpHandle compute(Task task, std::string_view label);    // lane compute
   OpHandle again(uint32_t task, std::string_view label);  // one added before
-  /// A stage of input for so many samples, on its own lane; `bytes` is what it leaves.
+  /// A stage of input for that many samples, on its own lane; `bytes` is what it leaves.
   OpHandle input(CopyKind stage, int64_t samples, Bytes bytes, std::string_view label);
   OpHandle copy(CopyKind kind, Bytes bytes, std::string_view label);       // lane copy
   OpHandle offload(uint32_t bucket, Bytes bytes, std::string_view label);  // its gradients
@@ -103,11 +103,11 @@ class RoleBuilder {
   /// The ops from `first` on become a routine, called once so far (OpList::fold); returns its index.
   uint32_t fold(OpId first);
   /// Its ops once more, for another micro-batch; returns the first. What they wait for outside of the routine
-  /// is to be said anew.
+  /// is to be said again.
   OpId call(uint32_t routine, int32_t micro);
   /// This role now runs once per message of `channel`.
   void on(uint32_t channel);
-  /// Room for so many ops.
+  /// Room for that many ops.
   void reserve(std::size_t ops);
   uint32_t index() const { return index_; }
   Builder& builder() { return *builder_; }

@@ -94,7 +94,7 @@ class Checker {
     for (std::size_t i = 0; i < p_.buckets.size(); ++i) {
       table(p_.buckets[i].role < p_.roles.size(), "bucket", i, "is of a role that does not exist");
       if (i > 0 && p_.buckets[i].role != p_.buckets[i - 1].role) {
-        table(p_.buckets[i].role > p_.buckets[i - 1].role, "bucket", i, "comes behind those of a later role");
+        table(p_.buckets[i].role > p_.buckets[i - 1].role, "bucket", i, "comes after those of a later role");
         end = 0;
       }
       table(p_.buckets[i].first == end && p_.buckets[i].elements >= 0 &&
@@ -205,7 +205,7 @@ class Checker {
     const bool plain = s.batch == 1 && s.shares == 1 && !s.drop_late && !s.own_models &&
                        s.averaging.rule == Averaging::Rule::none;
     table(s.locked || (plain && p_.roles[s.role].mesh.size() == 1), "store", i,
-          "without a lock one shard takes gradients, each a version of its own");
+          "without a lock one shard takes gradients, each as a separate version");
     table(s.shares >= 1 && pushing % s.shares == 0, "store", i,
           fmt::format("{} shares of a key do not divide over {} workers", s.shares, pushing));
     const int64_t workers = pushing / s.shares;  // that have a share in common

@@ -34,7 +34,7 @@ struct Schedule {
   uint32_t ranks = 1;
   uint32_t chunks = 1;      ///< grain of offset and count
   std::vector<Step> steps;  ///< in order
-  uint32_t pipeline = 1;    ///< >1: the steps stream in so many pieces (trees): cost = depth + pieces
+  uint32_t pipeline = 1;    ///< >1: the steps stream in that many pieces (trees): cost = depth + pieces
 };
 
 /// How ranks sit: `local` consecutive ranks share a node (1 = flat).

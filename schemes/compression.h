@@ -25,19 +25,19 @@ namespace tandem::schemes {
 struct CompressedBucket {
   /// `graph` is the whole model, whose flat vector `bucket` is a part of. O(layers).
   CompressedBucket(const Compression& rule, const Graph& graph, const Bucket& bucket, int64_t workers);
-  /// So many elements of one worker on the way to a server; not with powersgd, which sums over all workers.
+  /// Elements of one worker on the way to a server; not with powersgd, which sums over all workers.
   CompressedBucket(const Compression& rule, int64_t elements);
 
   Compression rule;
   int64_t elements = 0, workers = 1;
-  int64_t kept = 0;              ///< topk: so many elements travel
+  int64_t kept = 0;              ///< topk: how many elements travel
   std::vector<Factors> factors;  ///< powersgd: of all elements, in order
   /// Are workers' messages gathered, so that each sees all? Else they are summed.
   bool gathered() const { return rule.kind != Compression::Kind::powersgd; }
   int64_t message() const;  ///< words of 4 bytes that a worker brings to the gather, or to the first two sums
   int64_t plain() const;    ///< of these to the first; 0: there is none
   int64_t second() const;   ///< and to the last; 0: there is none
-  /// Of a worker's buffer: all messages, or the sums one behind the other.
+  /// Of a worker's buffer: all messages, or the sums one after another.
   int64_t words() const { return gathered() ? workers * message() : message() + second(); }
 
   std::vector<Kernel> compress() const;    ///< memory traffic, and products of matrices

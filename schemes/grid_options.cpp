@@ -30,7 +30,7 @@ std::vector<OptionSpec> pipeline_options() {
            0, 64},
           {"cut", Type::choice, "auto",
            "stages have equally many repeated blocks (Megatron) or equal work; auto: equal where blocks are "
-           "alike and divide, else cost",
+           "equal and divide, else cost",
            "auto|equal|cost"},
           {"overlap-p2p", Type::choice, "auto",
            "stages begin their next pass while they send; auto: unless schedule=1f1b, as frameworks have it",
@@ -44,16 +44,17 @@ std::vector<OptionSpec> grid_options() {
        0, 1e6},
       {"tensor", Type::count, "1", "devices that share each layer", "", 1, 4096},
       {"pipeline", Type::count, "1", "stages of consecutive layers", "", 1, 4096},
-      {"expert", Type::count, "1", "devices that experts are dealt over, with samples of their own", "", 1,
+      {"expert", Type::count, "1", "devices that experts are dealt over, each with its own samples", "", 1,
        4096},
       {"context", Type::count, "1", "devices that divide every sequence (ring attention)", "", 1, 4096},
       {"order", Type::text, "pipeline/data/tensor",
        "axes of the grid; neighbours in the last are on neighbouring devices; expert and context, where "
-       "not named, behind data"},
+       "not named, after data"},
       {"experts", Type::choice, "parts",
-       "devices that share layers have a part of each expert, or whole ones of their own", "parts|whole"},
+       "devices that share layers have a part of each expert, or their own whole experts", "parts|whole"},
       {"capacity", Type::real, "0",
-       "an expert takes so many times its even share of tokens, padded; 0: no token is dropped", "", 0, 1000},
+       "an expert takes this many times its even share of tokens, padded; 0: no token is dropped", "", 0,
+       1000},
       {"dispatcher", Type::choice, "alltoall",
        "how tokens travel: to each of their experts, or once to a node and on from there (DeepEP, HybridEP)",
        "alltoall|deepep"},
@@ -82,7 +83,7 @@ std::vector<OptionSpec> grid_options() {
        "if that is more, on the first stage, and all of a stage on others; with sharding=3 those of a "
        "repeated block do"},
       {"overlap-reduce", Type::flag, "on",
-       "gradients are summed under the backward pass, bucket by bucket, or all of a stage behind it"},
+       "gradients are summed under the backward pass, bucket by bucket, or all of a stage after it"},
       kGradientsOption};
   out.insert(out.end(), sharing.begin(), sharing.end());
   return out;

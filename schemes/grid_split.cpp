@@ -106,7 +106,7 @@ std::vector<GridAxis> read_order(const std::string& text) {
   const auto refuse = [&] {
     throw InputError(
         fmt::format("order={}: each of data, pipeline, tensor once, with / between; also expert and context, "
-                    "which else stand behind data",
+                    "which otherwise come after data",
                     text));
   };
   std::string rest = text;
@@ -149,7 +149,7 @@ GridSplit hybrid_split(const Options& o, int64_t devices) {
   split.whole_experts = o.text("experts") == "whole" && split.size[kTensor] > 1;
   if (split.whole_experts && !split.sequence)
     throw InputError(
-        "experts=whole: devices that share layers then send tokens of their own, which needs sequence=on");
+        "experts=whole: devices that share layers then send their own tokens, which needs sequence=on");
   split.capacity = o.real("capacity");
   split.relays = o.text("dispatcher") == "deepep";
   split.overlaps = o.flag("overlap");
@@ -207,8 +207,7 @@ void shard_within_nodes(GridSplit& split, int64_t per_node) {
     throw InputError(fmt::format("sharding-group=node: nodes of {} devices end within the axis {} of {}, {}",
                                  per_node, kAxisNames[axis], split.size[axis], why));
   };
-  if (per_node == 0)
-    throw InputError("sharding-group=node: nodes with different numbers of devices do not shard alike");
+  if (per_node == 0) throw InputError("sharding-group=node: every node needs the same number of devices");
   int64_t inner = 1;  // devices of a node along the axes behind, which divides the node's
   for (std::size_t i = split.order.size(); i-- > 0;) {
     const GridAxis axis = split.order[i];

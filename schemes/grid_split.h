@@ -20,7 +20,7 @@ namespace tandem::schemes {
 enum GridAxis : uint8_t { kData, kPipeline, kTensor, kExpert, kContext, kNode, kWorker, kGridAxes };
 std::string_view name(GridAxis axis);
 
-/// What of sharded parameters stays gathered behind a forward pass, for the backward pass of the same
+/// What of sharded parameters stays gathered after a forward pass, for the backward pass of the same
 /// micro-batch: nothing, what the model ends with (torchtitan: last norm and output layer), all that lies
 /// outside of repeated blocks (FSDP2's root), or everything.
 enum class Keeps : uint8_t { none, last, root, all };
@@ -44,7 +44,7 @@ struct GridSplit {
   bool waits = false;     ///< as PipelineSchedule::waits
   bool scatters = false;  ///< devices that share layers each send a part, which the next stage gathers
   bool sequence = false;
-  bool samples = false;  ///< devices that share layers have samples of their own (ModelSlice::samples)
+  bool samples = false;  ///< devices that share layers have their own samples (ModelSlice::samples)
   bool whole_experts = false;
   double capacity = 0;
   bool relays = false;    ///< tokens go once to a node, and on from there (DeepEP)
@@ -57,20 +57,20 @@ struct GridSplit {
   /// [axis]: parameters are sharded over those of its devices alone that are on one node, if any.
   std::array<bool, kGridAxes> between_nodes{};
   Bytes bucket;
-  /// Only the first stage's first chunk has several buckets: nothing is under way in front of the others' end
-  /// (Megatron-Core, model chunks with disable_bucketing, and stages behind the first).
+  /// Only the first stage's first chunk has several buckets: nothing is under way before the others' end
+  /// (Megatron-Core, model chunks with disable_bucketing, and stages after the first).
   bool first_buckets = false;
   CutBy cut = CutBy::automatic;  ///< into stages
   int64_t gradient = 4;          ///< bytes of one
   OuterStep outer;
 
-  /// Parameters are gathered once a step and gradients scattered once, behind all passes of a chunk, as
+  /// Parameters are gathered once a step and gradients scattered once, after all passes of a chunk, as
   /// torch's stages of a pipeline have it (stage.py, perform_reduce_grad).
   bool gathers_once() const { return sharding >= 3 && keeps == Keeps::all && shape.stages > 1; }
   /// Are gradients scattered in every micro-batch?
   bool scatters_each() const { return sharding >= 2 && !gathers_once(); }
 
-  /// Devices that train on samples of their own.
+  /// Devices that train on their own samples.
   int64_t replicas() const {
     return size[kWorker] * size[kNode] * size[kData] * size[kExpert] * (samples ? size[kTensor] : 1);
   }
@@ -87,7 +87,7 @@ struct GridSplit {
 };
 
 /// "pipeline/data/tensor" -> axes, each of data, pipeline and tensor once. Expert and context stand where
-/// they are named, else behind data. Throws InputError.
+/// they are named, else after data. Throws InputError.
 std::vector<GridAxis> read_order(const std::string& text);
 
 /// The following throw InputError where axes and devices, or schedule and shape, do not agree.

@@ -21,7 +21,7 @@ double stored_bytes(const Workload& work);
 bool is_encoded(const Workload& work);
 
 /// Appends them for micro-batch `micro`, of which the device has one of `parts` parts. What they wait for
-/// beside each other is to be said: room on the host (keep_prefetch) and on the device. Throws InputError for
+/// at the same time is to be said: room on the host (keep_prefetch) and on the device. Throws InputError for
 /// sizes that overflow.
 InputOps add_input(RoleBuilder& role, const Workload& work, int64_t parts = 1, int32_t micro = 0);
 

@@ -60,9 +60,7 @@ void check_batch_norm(const Job& job) {
         fmt::format("{} cannot synchronise batch normalisation, since its workers do not all meet in every "
                     "iteration; {} and their presets can",
                     job.scheme->name, fmt::join(meeting_schemes(), ", ")));
-  if (job.recompute != Recompute{})
-    throw InputError(
-        "batch normalisation that is synchronised keeps its statistics: without --recompute, please");
+  if (job.recompute != Recompute{}) throw InputError("--batch-norm sync cannot be combined with --recompute");
   const auto& layers = job.graph->layers();
   const bool any = std::any_of(layers.begin(), layers.end(), [](const Layer& l) {
     return l.type != nullptr && l.type->name == "batch-norm";

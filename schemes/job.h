@@ -24,7 +24,7 @@ struct Job {
   std::vector<uint32_t> order = {};  ///< Workload::order
   /// Batch normalisation takes its statistics over the samples of all devices, not of each by itself.
   bool sync_batch_norm = false;
-  /// Samples of each device in one pass where they differ, `batch` in the mean (schemes/uneven_batches.h);
+  /// Samples of each device in one pass where they differ, `batch` on average (schemes/uneven_batches.h);
   /// empty: all have `batch`. The Program is that of equal batches.
   std::vector<int64_t> batches = {};
 };
@@ -34,7 +34,7 @@ Workload make_workload(const Job& job);
 
 /// The job's model as its devices train it, where that is another: with batch normalisation over several of
 /// them. Null: it is the job's. Throws InputError where that is asked of a scheme whose workers do not meet
-/// in every iteration, of a model that has none, or beside recomputation. O(layers).
+/// in every iteration, of a model that has none, or together with recomputation. O(layers).
 std::unique_ptr<Graph> synced_graph(const Job& job, const Cluster& cluster);
 
 /// The Program of the job on `cluster`: the same for everyone who asks. Throws InputError where the scheme

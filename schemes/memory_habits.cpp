@@ -7,7 +7,7 @@ const std::vector<OptionSpec>& memory_options() {
   using Type = OptionSpec::Type;
   static const std::vector<OptionSpec> all{
       {"weights", Type::choice, "auto",
-       "in half precision: fp32 = parameters cast where used (autocast), master = 2-byte ones beside an fp32 "
+       "in half precision: fp32 = parameters cast where used (autocast), master = 2-byte ones and an fp32 "
        "copy, half = 2-byte ones only; auto = master where the optimiser's state is spread or on the host, "
        "else fp32",
        "auto|fp32|master|half"},
@@ -31,7 +31,7 @@ const std::vector<OptionSpec>& memory_options() {
        "last micro-batch (FSDP's no_sync)",
        "freed|zeroed|whole"},
       {"buckets", Type::choice, "none",
-       "gradients for communication: none beside them, copies (DDP's), or views (gradient_as_bucket_view)",
+       "gradients for communication: none extra, copies (DDP's), or views (gradient_as_bucket_view)",
        "none|copies|views"},
       {"modules", Type::choice, "lazy",
        "kernels on the device: lazy = those in use (CUDA 11.7 and later), eager = all of the library's",

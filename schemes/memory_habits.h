@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a framework keeps in device memory beside what the mathematics needs.
+// What a framework keeps in device memory besides what the mathematics needs.
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +15,7 @@ namespace tandem::schemes {
 /// Defaults are those of PyTorch 2 in a plain training loop.
 struct MemoryHabits {
   /// Training in half precision: fp32 parameters cast where they are used (autocast), 2-byte parameters
-  /// beside an fp32 master copy that the optimiser owns (Megatron, DeepSpeed, Apex O2), or 2-byte parameters
+  /// with an fp32 master copy that the optimiser owns (Megatron, DeepSpeed, Apex O2), or 2-byte parameters
   /// only. Automatic: see weights_of().
   enum class Weights : uint8_t { automatic, fp32, master, half } weights = Weights::automatic;
   /// Temporaries of an update: the size of all parameters (torch._foreach_*), of one, or none.
@@ -29,12 +29,12 @@ struct MemoryHabits {
   bool gradients_stay = false;  ///< zeroed between steps instead of freed (PyTorch before 2.0)
   bool gradients_whole =
       false;                  ///< not spread before the last micro-batch (FSDP's no_sync), and so not freed
-  bool bucket_views = false;  ///< gradients lie in the communication buckets instead of beside them
+  bool bucket_views = false;  ///< gradients lie in the communication buckets instead of apart from them
   bool buckets = false;       ///< buckets of all gradients are there from the start (DDP's reducer)
   /// Kernels' code on the device: of those in use (CUDA 11.7 and later), or of the whole framework.
   enum class Cuda : uint8_t { lazy, eager } cuda = Cuda::lazy;
   /// RMS norms, gated and composed activations are one each and keep inputs alone, nothing is done in place
-  /// at the price of a copy, and an activation that no product reads is made again.
+  /// at the price of a copy, and an activation that no product reads is recomputed.
   bool fused_kernels = false;
   /// As PyTorch has it: max-pooling keeps where its maxima were, 8 bytes an output element (one where kernels
   /// are fused), and what is overwritten in place although backward needs it stays as a copy. Else both keep

@@ -24,7 +24,7 @@ enum class CutBy : uint8_t { automatic, equal, cost };
 std::vector<LayerRange> cut_model(const Graph& graph, const std::vector<Lowered>& layers, int64_t parts,
                                   CutBy by = CutBy::automatic);
 
-/// Layers before `cut` that are read at or behind it, inputs apart: what goes from one part to the next.
+/// Layers before `cut` that are read at or after it, inputs apart: what goes from one part to the next.
 std::vector<uint32_t> crossing(const Graph& graph, uint32_t cut);
 
 /// A stage and its layer whose first tensor is a weight that other stages have copies of: an embedding, or an

@@ -9,7 +9,7 @@
 
 namespace tandem::schemes {
 
-/// What of the model is not its authors': set on one model in steps of two sizes.
+/// What of the model is not its authors': fitted to one model in steps of two sizes.
 struct NoisyQuadratic {
   double target = 0;  ///< the loss to reach, over that of the start
   /// Variance of the gradient of one sample over the curvature, of a start at distance 1 in each direction.
@@ -24,7 +24,7 @@ NoisyQuadratic fit_quadratic(double fewest, double noise);
 struct QuadraticSteps {
   double steps = 0, learning_rate = 0;
 };
-/// One model in steps of so many samples.
+/// One model in steps of that many samples.
 QuadraticSteps steps_of_one(const NoisyQuadratic& q, double step_samples);
 /// The shape's models: until the mean of the losses that they see themselves in a period is at the target.
 /// O(steps / period).

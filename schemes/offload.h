@@ -17,7 +17,7 @@ struct Offload {
   /// Those of several micro-batches are summed there (as DeepSpeed's offload_optimizer has it). With
   /// `optimizer`.
   bool gradients = false;
-  /// Parameters, frozen ones too: a bucket of them comes up in front of each pass that needs it (DeepSpeed's
+  /// Parameters, frozen ones too: a bucket of them comes up before each pass that needs it (DeepSpeed's
   /// offload_param, FSDP's CPUOffload). With `optimizer`.
   bool parameters = false;
   /// What repeated blocks keep for being computed again, their inputs (torchtune's

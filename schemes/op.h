@@ -11,9 +11,9 @@ namespace tandem::schemes {
 
 /// In-order queue of one instance; one of each per instance. Equals a CUDA stream or a worker thread's FIFO.
 /// Sums inside layers that devices share are on `comm`, and the messages of a pipeline and the gradients of a
-/// split model have lanes of their own, as frameworks give each its own communicator and stream. So have what
+/// split model have their own lanes, as frameworks give each its own communicator and stream. So have what
 /// goes down to the host's memory and what comes up from it: a device has a copy engine for each direction.
-/// Samples are read and decoded by threads of the host, beside all else that it does.
+/// Samples are read and decoded by threads of the host, in parallel with all else that it does.
 enum class Lane : uint8_t { compute, comm, copy, host, reduce, send, recv, offload, reload, read, decode };
 inline constexpr int kLanes = 11;
 std::string_view name(Lane lane);
@@ -63,14 +63,14 @@ struct Op {
   uint32_t from = 0;                ///< ... in iterations from this one on ...
   uint32_t until = kEver;           ///< ... and before this one
   [[no_unique_address]] Deps deps;  ///< program order within one lane is implied, not listed
-  uint32_t label = 0;  ///< index into labels, e.g. "backward conv3"; behind `deps`, where room is
+  uint32_t label = 0;               ///< index into labels, e.g. "backward conv3"; after `deps`, where room is
 
   static constexpr uint32_t kEver = UINT32_MAX;
   bool runs(uint32_t iteration) const {
     return (iteration + 1) % every == 0 && iteration >= from && iteration < until;
   }
   bool always() const { return every == 1 && from == 0 && until == kEver; }
-  /// So many of the first `iterations`.
+  /// How many of the first `iterations`.
   int64_t times(int64_t iterations) const;
 };
 static_assert(sizeof(Op) == 48, "Programs of messages have millions of ops");

@@ -53,7 +53,7 @@ class OpList {
   // Writing.
   void push_back(Op&& op);
   void push_back(const Op& op) { push_back(Op(op)); }
-  /// Room for so many that stand alone.
+  /// Room for that many that stand alone.
   void reserve(std::size_t ops) { alone_.reserve(ops); }
   /// Makes a routine of the ops from `first` on, which stand alone and work for one micro-batch, and puts a
   /// call of it in their place. The list reads the same. Returns its index.

@@ -35,7 +35,8 @@ std::vector<OptionSpec> with_workers(std::vector<OptionSpec> own) {
        "below say",
        "device|node"});
   own.push_back({"workers", Type::count, "0",
-                 "so many equal groups of devices train by themselves; 0: as `worker` says", "", 0, 1e6});
+                 "number of equal groups of devices that train by themselves; 0: as `worker` says", "", 0,
+                 1e6});
   const std::vector<OptionSpec> inside = grid_options();
   own.insert(own.end(), inside.begin(), inside.end());
   return own;

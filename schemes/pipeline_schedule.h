@@ -68,7 +68,7 @@ struct PipelineUse {
 /// Generated from the list in schemes/CMakeLists.txt.
 const Registry<PipelineSchedule>& schedules_registry();
 
-/// What a schedule makes of so many stages, micro-batches and chunks; 0 chunks: as few as it can do with.
+/// What a schedule makes of that many stages, micro-batches and chunks; 0 chunks: as few as it can do with.
 PipelineShape shape_for(const PipelineSchedule& schedule, int32_t stages, int32_t micro_batches,
                         int32_t chunks = 0);
 /// Throws InputError with the reason where the schedule cannot serve the shape.

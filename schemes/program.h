@@ -14,7 +14,7 @@
 
 namespace tandem::schemes {
 
-/// What becomes of parameters x that workers trained apart, beside an anchor a which they have in common,
+/// What becomes of parameters x that workers trained apart, with an anchor a which they have in common,
 /// when their mean m is known, or when one worker's own reach a server that keeps the anchor
 /// (semantics.md 2.6).
 struct Averaging {
@@ -51,8 +51,8 @@ std::string_view name(Compression::Kind kind);
 /// backward_weights, unless `parts` says that it makes only those of `pass`.
 struct Task {
   uint32_t layer = 0;   ///< index into Graph::layers() of the first layer
-  uint32_t layers = 1;  ///< so many consecutive layers; for an update those whose tensors it touches; 0: the
-                        ///< host alone works, at copying the module for the devices
+  uint32_t layers = 1;  ///< number of consecutive layers; for an update those whose tensors it touches; 0:
+                        ///< the host alone works, at copying the module for the devices
   Pass pass = Pass::forward;
   std::vector<Kernel> kernels;
   bool parts =
@@ -119,7 +119,7 @@ struct Sharding {
   int64_t parameters = 1;  ///< in the format that layers compute with; gathered where they are needed
   int64_t gradients = 1;
   int64_t state = 1;    ///< the optimiser's, and under mixed precision the fp32 parameters that it updates
-  int64_t experts = 0;  ///< dealt experts have so many holders and are cut over no more; 0: as all else
+  int64_t experts = 0;  ///< dealt experts have that many holders and are cut over no more; 0: as all else
   bool keeps = false;   ///< parameters that were gathered for a forward pass stay for the backward pass
   bool stays = false;   ///< and for a step's last, and so do whole gradients
   /// Over how many of `holders`, one of the above, a parameter is cut.
@@ -134,7 +134,7 @@ enum class Address : uint8_t {
   same_index,    ///< receiver i = sender i
   reply,         ///< back to the instance whose message is being served
   sampled_peer,  ///< hash(seed, index, iteration), never itself
-  next_peer,     ///< the next index, behind the last the first
+  next_peer,     ///< the next index, after the last the first
 };
 inline constexpr int kAddresses = 5;
 std::string_view name(Address address);
@@ -148,11 +148,11 @@ struct Channel {
   std::vector<std::vector<uint32_t>> key_layers = {};
   /// [key], of `shards`: the instance that has all of the key; empty: each instance has an equal part of it.
   std::vector<uint32_t> owners = {};
-  /// Between roles that divide a model: of the instances that share layers, so many, each sends the part of
+  /// Between roles that divide a model: of the instances that share layers, that many, each sends the part of
   /// every tensor with its number, cut like a bucket into shards; the receivers gather it.
   int32_t parts = 1;
 };
-/// Instances of a role, one behind the other.
+/// Instances of a role, one after another.
 struct Instances {
   uint32_t first = 0, count = 0;
 };
@@ -170,7 +170,7 @@ struct Store {
   int32_t quorum = 1;      ///< gate: opens when this many workers ...
   int32_t slack = 0;       ///< ... have clock >= own clock - slack
   bool drop_late = false;  ///< ignore gradients computed on an older version than the current one
-  /// So many equal shares make up a key; worker i pushes and pulls share i % shares alone, whose version and
+  /// Number of equal shares that make up a key; worker i pushes and pulls share i % shares alone, whose version and
   /// clocks those workers have to themselves: batch and quorum count among them.
   int32_t shares = 1;
   /// Messages are parameters, which this makes of the store's anchor and a worker's own (m).
@@ -182,9 +182,9 @@ struct Store {
     delay,      ///< what is staler than there are workers: times workers / staleness (Koloskova et al. 2022)
   };
   Rate rate = Rate::fixed;
-  /// Every shard holds a model of its own: that of the worker of its number (semantics.md 4.6).
+  /// Every shard holds its own model: that of the worker of its number (semantics.md 4.6).
   bool own_models = false;
-  /// Gradients are merged one after the other; else beside each other, as they come (semantics.md 4.8).
+  /// Gradients are merged one after another; else concurrently, as they come (semantics.md 4.8).
   bool locked = true;
   /// The role that answers those who ask for parameters, apart from those who push; -1: a push is answered
   /// with them (semantics.md 4.9).
@@ -237,7 +237,7 @@ struct Program {
   std::vector<std::string> labels;
   int64_t samples_per_iteration = 0;  ///< of one worker instance, or of one of `replicas`
   int32_t micro_batches = 1;          ///< iterations that make one step of the optimiser (semantics.md 1.6)
-  /// Gradients are applied so many iterations after they were made (semantics.md 2.7).
+  /// Gradients are applied that many iterations after they were made (semantics.md 2.7).
   int32_t delay = 0;
   Compression compression = {};
   /// Processor cores of each worker that run its comm lane and nothing else (semantics.md 2.9).
@@ -248,13 +248,13 @@ struct Program {
   /// workers, has them all.
   Mesh grid = {};
   int64_t replicas =
-      0;  ///< whole models, each training on samples of its own; 0: as many as instances of role 0
+      0;  ///< whole models, each training on its own samples; 0: as many as instances of role 0
 };
 
 /// Vectors, each as long as the flat parameters and in fp32, that a worker keeps from one iteration to the
 /// next for averaging: its anchor, its velocity, or the model that others may change while it computes.
 int64_t averaging_vectors(const Program& program);
-/// Models that train on samples of their own.
+/// Models that train on their own samples.
 int64_t replicas(const Program& program);
 /// Roles that train a slice of the model: the workers', or the stages of a split model.
 int64_t working_roles(const Program& program);
@@ -271,7 +271,7 @@ int64_t samples_per_step(const Program& program);
 /// another role: when an op starts does not depend on which message is first, and the sweep may run it.
 bool is_static(const Program& program);
 /// Every reply of every store waits for every worker: no arrival order decides anything. `roles`: of the
-/// first so many roles alone, 0 = of all.
+/// first that many roles alone, 0 = of all.
 bool in_lock_step(const Program& program, uint32_t roles = 0);
 /// Workers talk to stores alone and not in lock step: how many of a run's iterations each of them makes
 /// depends on how fast it is (semantics.md 1.7). `roles` as above.

@@ -37,19 +37,19 @@ struct StepsNeeded {
 /// one model; else a second at the most, since a long training is taken to be like one of 1000 fewest steps.
 StepsNeeded steps_needed(const SyncShape& shape, double delay, double noise, double fewest);
 
-/// S_min from what one model needed: so many samples with so many in a step, without delay.
+/// S_min from what one model needed: that many samples with that many in a step, without delay.
 double fewest_steps(double samples, double step_samples, double noise);
 
 /// A report's answer to --target-loss, --epochs, --tokens or --samples. What is unknown is not there.
 struct TrainingProgress {
   enum class Target : uint8_t { loss, epochs, tokens, samples };
   Target target = Target::loss;
-  double value = 0;       ///< of the loss, so many epochs, tokens or samples
+  double value = 0;       ///< of the loss, or number of epochs, tokens or samples
   bool measured = false;  ///< samples and seconds are those of an execution that got there
   std::optional<double> samples, steps, seconds, seconds_low, seconds_high;  ///< to the target
   /// Useful share of the time under failures, by which the seconds are longer; unset: nothing fails.
   std::optional<double> goodput;
-  /// Of a budget of samples: until this training is where the smallest steps are after so many.
+  /// Of a budget of samples: until this training is where the smallest steps are after that many.
   std::optional<double> seconds_as_far;
   double step_samples = 1, delay = 0, models = 1, period = 1, mixing = 0;  ///< SyncShape's
   /// Samples.

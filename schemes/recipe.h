@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a framework makes of a model's kernels: how long its host takes to issue them, and how well the
-// kernels that it picks do beside those of the recipe that the stock curves describe. Data,
+// kernels that it picks do compared with those of the recipe that the stock curves describe. Data,
 // schemes/recipes/*.json. Knows neither chips nor wires.
 #include <array>
 #include <map>
@@ -42,7 +42,7 @@ struct Recipe {
   struct Kernels {
     double convolution = 1;  ///< layout and choice of algorithm
     double stream = 1;       ///< normalisation, pooling, elementwise: fused kernels move fewer bytes
-    double attention = 1;    ///< fused attention, beside FlashAttention-2
+    double attention = 1;    ///< fused attention, relative to FlashAttention-2
     double scores = 1;       ///< attention that is not fused: how often fewer passes over its scores
     double softmax = 1;      ///< softmax and the losses that take one: how often fewer bytes they move
     bool operator==(const Kernels&) const = default;
@@ -59,7 +59,7 @@ struct Recipe {
   /// Pads products whose sizes are no multiples of 16 bytes (vocabularies above all), for matrix units' sake.
   bool pads_products = false;
   /// Above 0 where convolutions find their tensors channel by channel (NCHW). Matrix units read channels
-  /// last: in formats of 2 bytes cuDNN copies the operands first, and multiplies at so many times the stock
+  /// last: in formats of 2 bytes cuDNN copies the operands first, and multiplies at this many times the stock
   /// efficiency, which is the factor of recipes in channels last. 0: neither.
   double copied_convolution = 0;
   /// Settings of its memory habits, unless a preset says otherwise (schemes/memory_habits.h).
@@ -74,9 +74,9 @@ struct Recipe {
   };
   std::map<std::string, Composed, std::less<>> composed_updates;  ///< by optimiser
   Composed update;                                                ///< of the job's optimiser
-  /// What is done to each micro-batch's gradient beside adding it to the sum, as checking and clipping it.
+  /// What is done to each micro-batch's gradient besides adding it to the sum, as checking and clipping it.
   struct Accumulation {
-    Composed plain;        ///< beside a kernel that adds
+    Composed plain;        ///< in addition to a kernel that adds
     Composed mixed{0, 0};  ///< on top where operations compute in 2 bytes: casts, loss scale, overflow
     bool composed() const { return plain.kernels > 1; }
     bool operator==(const Accumulation&) const = default;

@@ -34,7 +34,7 @@ struct LinkUse {
   Bytes bytes;      ///< in all steady iterations
 };
 
-/// The links of all nodes that stand at one place of a node, or of the network, together.
+/// Links with the same position in every node, or in the network, aggregated.
 struct LinkGroup {
   std::string name;  ///< of its links with "*" for what tells them apart: "node*/gpu0>plx0", "leaf*>spine1-*"
   int64_t links = 0;     ///< of those that carried anything
@@ -56,7 +56,7 @@ struct MemoryUse {
   Bytes parameters, gradients, optimizer, activations, workspace, buffers, capacity;
   Bytes reserved;        ///< by the framework's allocator
   Bytes nvidia_smi;      ///< reserved, the driver's context and the communication library
-  Bytes host;            ///< of the host's memory, for what is offloaded; beside all else
+  Bytes host;            ///< of the host's memory, for what is offloaded; in addition to all else
   HostMemory node = {};  ///< of the node whose host has the least to spare
   Bytes total() const { return parameters + gradients + optimizer + activations + workspace + buffers; }
   Bytes needed() const { return std::max(total(), nvidia_smi); }
@@ -65,7 +65,7 @@ struct MemoryUse {
   /// mean (VALIDATION.md, Memory).
   bool barely_fits() const { return fits() && needed().n * (1 + kMeanError) > capacity.n; }
   /// It needs more than there is, by no more than figures of those files that were predicted too high were so
-  /// in the mean: it may fit.
+  /// on average: it may fit.
   bool within_error() const {
     return needed() > capacity && static_cast<double>(needed().n) <= (1 + kMeanAbove) * capacity.n &&
            node.fits();
@@ -105,7 +105,7 @@ struct ErrorSource {
   std::optional<double> above = {};  ///< of rates above it, where that differs
   double sigma_above() const { return above.value_or(sigma); }
 };
-/// Of this source each run has an error of its own.
+/// Of this source each run has its own error.
 inline constexpr std::string_view kRunToRun = "run to run";
 
 /// Time of one kind of kernel, all its passes, and of the pass that takes most of it: shares of the step.
@@ -114,7 +114,7 @@ struct KernelShare {
   double share = 0, heaviest = 0;
 };
 
-/// Calls of an execution for which a library was asked, alike ones together.
+/// Calls of an execution for which a library was asked, equal ones together.
 struct LibraryUse {
   std::string call, library;
   std::string engine;   ///< by the library's own number or name
@@ -143,7 +143,7 @@ struct Goodput {
   struct Times {
     double useful = 0, checkpoints = 0, repeated = 0, restarts = 0, waiting = 0, fewer_nodes = 0;
   } times;  ///< shares that add up to 1
-  /// Of a job that could do without one node, where nodes are away: so many devices, at this rate.
+  /// Of a job that could do without one node, where nodes are away: that many devices, at this rate.
   int64_t fewer_devices = 0;
   double fewer_samples_per_second = 0;
   /// Where nodes are away: what the same job would make of it otherwise.
@@ -166,7 +166,7 @@ struct SharedRate {
 /// (sim/cost/incast.h), while the receiver waits for the last of them.
 struct IncastRound {
   std::string what;    ///< "worker to server", "all-to-all"
-  double senders = 1;  ///< as many as that in the mean
+  double senders = 1;  ///< as many as that on average
   Bytes bytes;         ///< of each
   int64_t ports = 1;   ///< into which they send so
   Bytes buffer{};      ///< of the port; 0: nothing is lost
@@ -198,7 +198,7 @@ struct Report {
   struct Interval {
     double low = 0, high = 0, level = 0.9;
   } interval;
-  std::vector<ErrorSource> errors;  ///< behind the interval of a prediction, in quadrature
+  std::vector<ErrorSource> errors;  ///< of the interval of a prediction, in quadrature
   double iteration_median = 0, iteration_p05 = 0, iteration_p95 = 0;  ///< seconds
   /// Medians of an execution on an asynchronous device: of steps issued op by op, and of such as were
   /// replayed as a captured graph; 0 where there were none.
@@ -212,7 +212,7 @@ struct Report {
   std::vector<NamedShare> communication_kinds;  ///< of exposed_communication, largest first; sums up to it
   std::vector<NamedShare> waiting_for;          ///< of waiting, by worker, longest first; at most 8
   std::vector<KernelShare> kernels;             ///< of compute, largest first; empty where unknown
-  double slowed = 0;                            ///< of compute: what kernels lose to collectives beside them
+  double slowed = 0;                            ///< of compute: what kernels lose to simultaneous collectives
   MemoryUse memory;                             ///< of the role that needs most
   std::vector<RoleMemory> memory_by_role;
   /// What limits the throughput. Of predictions by app: the resource with the largest elasticity. Else the
@@ -230,7 +230,7 @@ struct Report {
   /// busiest link first.
   std::vector<LinkGroup> link_groups;
   std::optional<Goodput> goodput;  ///< under failures
-  /// Of a prediction with jobs beside it: its own first, then theirs in order; else empty.
+  /// Of a prediction with other jobs: its own first, then theirs in order; else empty.
   std::vector<SharedRate> side_by_side;
   /// The round of each kind that waits longest; empty where nothing is lost and nobody paused.
   std::vector<IncastRound> incast;
@@ -238,7 +238,7 @@ struct Report {
   std::vector<LibraryUse> libraries;         ///< of a worker of an execution; refused ones first
   bool calibrated = false;
   std::vector<std::string> extrapolates, notes;
-  /// That a coordinator (option "cycle") makes of a step's gradients, in the mean; 0: there is none.
+  /// That a coordinator (option "cycle") makes of a step's gradients, on average; 0: there is none.
   double all_reduces_per_step = 0;
   int64_t simulated_events = 0;
   JsonWriter question;  ///< the "tandem-question-1" document that it answers; null: not at hand

@@ -28,7 +28,7 @@ struct Workload {
   bool input = true;  ///< model the input pipeline (false = synthetic data on the device)
   Recompute recompute = {};
   /// In the order in which gradients get ready, elements from which on a bucket is full, instead of the
-  /// scheme's own rule; behind the last of them every tensor is a bucket. Empty: the scheme's rule.
+  /// scheme's own rule; after the last of them every tensor is a bucket. Empty: the scheme's rule.
   std::vector<int64_t> buckets = {};
   Offload offload = {};
   Loading loading = {};
@@ -67,7 +67,7 @@ struct Scheme {
   std::string (*without_gpus)(const Options&, std::string_view device) = nullptr;
   /// Devices that hold one model between them, of which there must be a multiple. Null: one.
   int64_t (*replica_devices)(const Options&) = nullptr;
-  /// How the stages of a pipeline work on micro-batches, on so many devices; of one stage where there is no
+  /// How the stages of a pipeline work on micro-batches, on that many devices; of one stage where there is no
   /// pipeline. Throws InputError where the options or the devices do not allow it. Null: no micro-batches of
   /// the scheme's own.
   PipelineUse (*pipeline)(const Options&, int64_t devices) = nullptr;
@@ -93,14 +93,15 @@ struct Overheads {
     lists,  ///< rank 0 reads two messages of every rank for each reduction (without the cache)
   };
   Agreement agreement = Agreement::none;  ///< how ranks agree on what to reduce
-  bool single_process = false;  ///< one interpreter issues all devices' forward passes one after the other
+  bool single_process = false;  ///< one interpreter issues all devices' forward passes one after another
   bool unmeasured = false;      ///< held against no published rate on several devices
   bool one_launcher = false;    ///< one process launches the kernels of a node's devices, one at a time
   Time replicate;               ///< host time to copy one layer's module to one device, under the broadcast
   Bandwidth feed;               ///< one process feeds all devices' input, serial with the step; 0 = no limit
   double compute_slowdown = 0;  ///< compute runs (1 + this) slower while training on several devices
   double norm_stall = 0;  ///< half-precision normalisation takes (1 + this * log2(devices)) times as long
-  /// Share of a collective's time that kernels beside it lose besides what the device gives up to it.
+  /// Share of a collective's time that simultaneous kernels lose in addition to what the device gives up to
+  /// it.
   double interference = 0;
   double copies_per_byte = 0;  ///< device-memory passes over every gradient byte (fusion buffers)
   double link_efficiency = 1;  ///< of the usable bandwidth inside a node

@@ -27,7 +27,7 @@ struct PassageStep {
   bool inside = false;            ///< join: in the middle of the layer's pass
   int64_t active = 0, count = 0;  ///< join inside: as Exchange
   uint32_t bucket = 0;            ///< gather, scatter: of what, an index into ChunkInput::buckets
-  /// Steps that it waits for, beside those before it on its lane: work or a join, and a gather of parameters
+  /// Steps that it waits for, besides those before it on its lane: work or a join, and a gather of parameters
   /// or a scatter whose gradients' memory it takes.
   int32_t after = -1, gathered = -1;
   uint32_t task = UINT32_MAX;  ///< index into Program::tasks, once it has been used
@@ -52,7 +52,7 @@ struct Emission {
   Slot slot;
   Passage* passage = nullptr;
   OpId copied, received, sent;  ///< what its first op waits for
-  std::vector<OpId> ops = {};   ///< [step]; empty where all are there, one behind the other from `first` on
+  std::vector<OpId> ops = {};   ///< [step]; empty where all are there, one after another from `first` on
   OpId first, done;             ///< with the latter the chunk's result is there
   OpId first_compute, last_compute;
   OpId at(int32_t step) const {
@@ -116,7 +116,7 @@ std::vector<LayerRange> units_of(const Graph& graph, LayerRange layers);
 /// All layers' forward.
 Passage forward_passage(const ChunkInput& in);
 /// Backward: of everything, of the inputs' gradients alone (`data`) or of the parameters' alone (`weights`).
-/// The gradients of parameters are made behind those of the inputs where partners sum the latter, under that
+/// The gradients of parameters are made after those of the inputs where partners sum the latter, under that
 /// sum. At each layer of `cuts` (decreasing) a step ends when its parameters' gradients are there. Of buckets
 /// that are scattered two are whole at once: where no gather does it, the work on one waits for the scatter
 /// of the last but one.
@@ -137,7 +137,7 @@ ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts);
 
 /// Buckets of a stage in the order in which their gradients are made: the last chunk's last layer first. A
 /// bucket closes at `limit` bytes of `element` bytes each, or where `by_unit` with each of units_of() alone,
-/// and after each chunk. Where `apart`, experts have buckets of their own, behind all others in the role's
+/// and after each chunk. Where `apart`, experts have their own buckets, after all others in the role's
 /// flat vector. So has, at its place, the first tensor of each layer of `tied`. Adds them to the program.
 std::vector<StageBucket> stage_buckets(Builder& builder, uint32_t role, const Graph& slice,
                                        const std::vector<LayerRange>& chunks, Bytes limit, int64_t element,

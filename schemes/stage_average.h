@@ -10,7 +10,7 @@ namespace tandem::schemes {
 
 /// Behind `updated` [bucket] devices of different workers average what each holds of the buckets, over
 /// `axes`, and where there is an outer optimiser it makes its step; `updated` becomes what that ends with.
-/// `tensors`: so many of each parameter. What is compressed is how far parameters are from the anchor.
+/// `tensors`: that many of each parameter. What is compressed is how far parameters are from the anchor.
 void average_stage(RoleBuilder& role, const std::vector<StageBucket>& buckets, const OuterStep& outer,
                    uint32_t axes, int64_t tensors, std::vector<OpId>& updated);
 

@@ -25,13 +25,13 @@ class StageMessages {
   void connect(Builder& builder, std::vector<RoleBuilder> roles);
 
   /// What a pass over a chunk waits for: a message from the neighbour, and where that comes in parts their
-  /// gather. Invalid where the chunk has none. `backward`: gradients, from the stage behind.
+  /// gather. Invalid where the chunk has none. `backward`: gradients, from the next stage.
   OpId receive(int32_t stage, const Slot& slot, bool backward);
   /// What it made goes on. Invalid likewise.
   OpId send(int32_t stage, const Slot& slot, OpId after, bool backward);
 
  private:
-  /// Channels from a stage to one with a part behind and back, which hold the same.
+  /// Channels from a stage to one with a part after and back, which hold the same.
   struct Ways {
     uint32_t forward = 0, backward = 0;
   };

@@ -13,7 +13,7 @@ struct SyncShape {
   double step_samples = 1;  ///< B: whose gradients make one step, of all models together
   double models = 1;        ///< m: that step apart between two averages; 1: a single one
   double period = 1;        ///< tau: steps between two averages
-  /// What an average leaves of the distance between models: 0 where they are alike behind it, near 1 where
+  /// What an average leaves of the distance between models: 0 where they are equal after it, near 1 where
   /// each average joins few of them. Of an elastic force it follows from `averaging`.
   double mixing = 0;
   /// The anchor that models are averaged with; of an elastic one `rate` is that of all models' pull together.
@@ -26,7 +26,7 @@ struct SyncShape {
 /// O(ops).
 SyncShape sync_shape(const Program& program);
 
-/// Steps by which a gradient is late in the mean: what the Program states, or of stores that count it the
+/// Steps by which a gradient is late on average: what the Program states, or of stores that count it the
 /// mean of `staleness`, theirs.
 double mean_delay(const Program& program, const Histogram& staleness);
 

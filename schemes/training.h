@@ -14,7 +14,7 @@ namespace tandem::schemes {
 /// A sum over all workers in the middle of a pass over a layer: of statistics of batch normalisation.
 struct StatisticsSum {
   uint32_t layer = 0;
-  std::size_t after = 0;  ///< so many of the pass' kernels over the segment come before it
+  std::size_t after = 0;  ///< how many of the pass' kernels over the segment come before it
   Bytes bytes;
 };
 
@@ -59,7 +59,7 @@ struct Accumulation {
   bool of_shards = false;  ///< each micro-batch is reduced, and the devices' shares of the sums added up;
                            ///< else every device adds up whole gradients, in backward, and reduces them once
 };
-/// "accumulate=8". So many, since no published batch is more: 4,096 micro-batches of one sequence of 4,096
+/// "accumulate=8". The limit, since no published batch is more: 4,096 micro-batches of one sequence of 4,096
 /// tokens are the 16 M tokens of Llama 3 405B's largest batch, on a single device. Programs do not grow with
 /// it, but an engine runs every micro-batch.
 inline constexpr OptionSpec kAccumulateOption{
@@ -80,29 +80,29 @@ class Training {
   Bytes parameter_bytes() const;
 
   /// Input, with two batches on the device and Loading::prefetch on the host, and forward. `before` is called
-  /// in front of the op of each segment, which then waits for what it gives back, if that is valid.
+  /// before the op of each segment, which then waits for what it gives back, if that is valid.
   using Before = std::function<OpId(uint32_t segment)>;
   void forward(const Before& before = [](uint32_t) { return OpId{}; });
-  /// `ready` is called for each bucket, in order, right behind the op that completes it. The first op waits
+  /// `ready` is called for each bucket, in order, right after the op that completes it. The first op waits
   /// for `start` too, if given; `before` as in forward().
   using Ready = std::function<void(const GradientBucket&, OpId gradient)>;
   void backward(
       const Ready& ready = [](const GradientBucket&, OpId) {}, OpId start = {},
       const Before& before = [](uint32_t) { return OpId{}; });
-  /// Once a step, as all that follows from the sums of a step's gradients must, behind `sum` (invalid: behind
+  /// Once a step, as all that follows from the sums of a step's gradients must, after `sum` (invalid: after
   /// the bucket's backward, called before). With the optimiser "none" an op of no kernels: the next forward
-  /// still waits for what the update would. Offloaded it is the host's, behind the gradients' way down;
+  /// still waits for what the update would. Offloaded it is the host's, after the gradients' way down;
   /// reload() follows.
   OpHandle update(const GradientBucket& bucket, OpId sum = {});
   int64_t every() const { return accumulation_.micro_batches; }
   /// An update of `elements` of the bucket's parameters, where each device makes a share.
   OpHandle update_shard(const GradientBucket& bucket, int64_t elements, std::string_view label,
                         OpId sum = {});
-  /// Instead of the optimiser's step what averaging makes of the bucket's parameters, behind `mean`.
+  /// Instead of the optimiser's step what averaging makes of the bucket's parameters, after `mean`.
   OpHandle average(const GradientBucket& bucket, const Averaging& rule, OpId mean);
   /// The parameters of a bucket come up from the host, of the share of one of `devices`.
   OpHandle reload(const GradientBucket& bucket, int64_t devices = 1);
-  /// Where updates are offloaded: all buckets come up behind `updated` [bucket], once a step, and the next
+  /// Where updates are offloaded: all buckets come up after `updated` [bucket], once a step, and the next
   /// forward waits for them. Returns these ops; where devices make the updates `updated`.
   std::vector<OpId> reload_all(const std::vector<OpId>& updated, int64_t devices = 1);
   /// Forward of next iteration's layers in `bucket` waits for `op`.
@@ -162,7 +162,7 @@ class Training {
     OpId down = {};
   };
   std::vector<KeptInput> kept_inputs_;
-  /// [segment]: blocks that run forward again in front of its backward pass.
+  /// [segment]: blocks that run forward again before its backward pass.
   std::vector<std::vector<LayerRange>> again_;
   OpId last_backward_;
 };
@@ -194,7 +194,7 @@ inline constexpr OptionSpec kGradientsOption{
     "format in which gradients travel; auto = that of the activations", "fp32|fp16|auto"};
 int64_t gradient_bytes(const Options& options, Precision precision);
 
-/// Buckets that are cut, and of which so many bytes are under way at once (schemes/bucket_order.h).
+/// Buckets that are cut, and of which that many bytes are under way at once (schemes/bucket_order.h).
 inline constexpr OptionSpec kPartitionOption{"partition", OptionSpec::Type::bytes, "0B",
                                              "larger buckets and tensors are cut; 0B = they stay whole"};
 inline constexpr OptionSpec kCreditOption{

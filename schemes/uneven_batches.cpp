@@ -44,7 +44,7 @@ void check_batches(const Job& job, int64_t devices) {
     sum = checked_add(sum, samples, "the samples of a step");
   }
   if (sum != checked_mul(job.batch, devices, "the samples of a step"))
-    fail(fmt::format("{} samples in all, where {} devices of {} samples in the mean have {}", sum, devices,
+    fail(fmt::format("{} samples in all, where {} devices of {} samples on average have {}", sum, devices,
                      job.batch, job.batch * devices));
 }
 

@@ -10,7 +10,7 @@
 
 namespace tandem::sim {
 
-/// Samples in one pass of each device of the cluster, the job's batch in the mean, in proportion to the rate
+/// Samples in one pass of each device of the cluster, the job's batch on average, in proportion to the rate
 /// that each has alone at the job's batch: `rate_alone` of a device by its number in the cluster, asked once
 /// for each sort of devices. Throws InputError where `program`, the job's on the cluster, needs equal
 /// batches.

@@ -18,15 +18,15 @@ std::vector<RoleMemory> memory_of(const Prediction& prediction, const Simulation
                                   const Cluster& cluster, const Program& program);
 
 /// What one of `devices` devices of the prediction's system must hold, of unlike ones that with least to
-/// spare, whether the system has so many or not. Throws InputError where the scheme cannot run on that many.
-/// Cost: one compilation.
+/// spare, whether the system has that many or not. Throws InputError where the scheme cannot run on that
+/// many. Cost: one compilation.
 MemoryUse memory_on(const Prediction& prediction, int64_t devices);
 
 /// The smallest number of devices that hold the model under the prediction's scheme, which may be more than
 /// the system has; 0 when no number does. Takes for granted that memory does not grow from two devices on.
 /// Cost: one compilation where one device holds it, else some twenty.
 int64_t fewest_devices(const Prediction& prediction);
-/// With the memory that so many devices need, which throws as memory_on() does.
+/// With the memory that that many devices need, which throws as memory_on() does.
 int64_t fewest_devices(const Prediction& prediction, const std::function<MemoryUse(int64_t)>& memory);
 
 /// For a prediction that does not fit: what it needs, and which batch, number of devices, recomputation,

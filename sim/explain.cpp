@@ -247,7 +247,7 @@ void explain(Report& r, const Prediction& p, const Simulation& simulation, const
   }
   if (const std::string note = scheme_remark(p, device); !note.empty()) r.notes.push_back(note);
   if (run.program->comm_cores > 0 && device.kind != Device::Kind::cpu)
-    r.notes.push_back(fmt::format("comm-cores: {} communicates by engines of its own", device.name));
+    r.notes.push_back(fmt::format("comm-cores: {} has separate engines for communication", device.name));
   if (p.timeline) add_timeline(r, run);
 }
 

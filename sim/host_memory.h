@@ -9,7 +9,7 @@
 
 namespace tandem::sim {
 
-/// Of the node that must hold most, beside the least that a host of the system has: what its devices offload
+/// Of the node that must hold most, besides the least that a host of the system has: what its devices offload
 /// (MemoryUse::host), the batches that are on their way to them, the parameters, gradients and state of
 /// servers on its processors with what its workers exchange with them, and kOwnMemory. Devices that are
 /// processors have all that they hold there. `roles`: of `program` on `cluster`. O(devices), or O(1) where

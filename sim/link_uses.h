@@ -17,7 +17,7 @@ void add_links(Report& report, const Plan& plan, const Trace& trace, int64_t nod
 
 /// The group of a link of several nodes: numbers become "*", but those of what stands within a node.
 /// "node12/gpu0>plx3" -> "node*/gpu0>plx3", "leaf3>node4/port7" -> "leaf*>node*/port7",
-/// "node3>node4" -> "node*>node*". Of several `kinds` of nodes each has groups of its own, with the number of
+/// "node3>node4" -> "node*>node*". Of several `kinds` of nodes each has its own groups, with the number of
 /// its first node: "node12/gpu0>plx3" -> "node8*/gpu0>plx3".
 std::string link_group(std::string_view link, const std::vector<KindOfNode>& kinds = {});
 

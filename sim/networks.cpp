@@ -99,8 +99,9 @@ void add_network(Report& r, const Report& part, double weight, double steps) {
 }  // namespace
 
 std::vector<Network> networks_of(const Prediction& p) {
-  if (p.anchor) throw InputError("an anchor is the rate of one network: it cannot be met by several in turn");
-  if (!p.beside.empty()) throw InputError("networks in turn and jobs beside them cannot be asked together");
+  if (p.anchor) throw InputError("an anchor is the rate of one network: several networks cannot meet it");
+  if (!p.beside.empty())
+    throw InputError("several networks (--then) and other jobs (--with) cannot be combined");
   std::vector<Network> out = {{p, 1}};
   out.front().prediction.then.clear();
   out.front().prediction.check_memory = false;  // all together decide

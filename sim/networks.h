@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Several networks trained in turn on the same devices and samples: a generator and its discriminator.
+// Several networks trained alternately on the same devices and samples: a generator and its discriminator.
 #include <vector>
 
 #include "schemes/report.h"
@@ -15,7 +15,7 @@ struct Network {
 };
 
 /// The first network, which alone loads samples, then Prediction::then. Throws InputError with an anchor or
-/// with jobs beside them.
+/// with other jobs.
 std::vector<Network> networks_of(const Prediction& prediction);
 
 /// Adds to a report what the networks' own, `each` in the same order, come to. Rates are in samples of the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Steps of a split model with so many micro-batches that not every execution can be simulated. Once a
+// Steps of a split model with that many micro-batches that not every execution can be simulated. Once a
 // pipeline is full each further micro-batch takes the same time, whatever its messages wait for each other.
 // So two steps of fewer micro-batches are simulated, and all that they take is extended in a straight line.
 #include <cstdint>

@@ -14,7 +14,7 @@
 namespace tandem::topologies {
 
 /// One entry of the file's "faults" object. Keys: "gpu3" (speed of a device; of a switch or NIC: all its
-/// cables), "cpu0:cpu1" (a cable, both ways), "node2/..." of one node only, else of every node alike; or a
+/// cables), "cpu0:cpu1" (a cable, both ways), "node2/..." of one node only, else of every node; or a
 /// link of the network by its ends, "node0/port1:leaf0". Values: what is left, in (0, 1], or "down".
 struct Fault {
   std::string from, to;  ///< `to` is empty for a vertex; without "node2/"
@@ -29,7 +29,7 @@ std::vector<Fault> read_faults(const Json& document);
 
 /// Strikes the cables of a node template, before finish(), and returns the speeds of slowed devices by
 /// vertex. False in `known` when the template has no such vertex or cable. Throws InputError for devices
-/// that are down and parallel classes are all struck alike.
+/// that are down and parallel classes are all affected equally.
 struct Struck {
   bool known = false;
   uint32_t device = UINT32_MAX;  ///< vertex of a slowed device

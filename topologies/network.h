@@ -22,7 +22,7 @@ struct NetworkShape {
   Bandwidth bandwidth;  ///< of one port's cable, one direction
   double achieved = 1;
   Time latency;         ///< of each link crossed, switch included
-  uint32_t bonded = 1;  ///< cables that are one port: what a file says of ports is of so many times as many
+  uint32_t bonded = 1;  ///< cables that are one port: what a file says of ports is of this many times as many
 };
 
 /// Port `index` of `node`.
@@ -36,7 +36,7 @@ struct NodeRange {
   int64_t first = 0, last = 0;
 };
 
-/// Link ids count from 0 within the network; System puts them behind the nodes' own links.
+/// Link ids count from 0 within the network; System puts them after the nodes' own links.
 /// Immutable once made: any thread may read it.
 class Network {
  public:

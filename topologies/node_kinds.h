@@ -10,11 +10,11 @@
 
 namespace tandem::topologies {
 
-/// What a kind of nodes may state, each instead of the same key beside "node_kinds".
+/// What a kind of nodes may state, each instead of the same key outside "node_kinds".
 inline constexpr std::string_view kKeysOfNodes[] = {"devices", "place",       "vertices",
                                                     "links",   "peer_access", "host"};
-/// The descriptions of the nodes in a document by kind: that beside "node_kinds", called "", then each kind's
-/// with what it leaves to the first. Throws InputError.
+/// The descriptions of the nodes in a document by kind: that outside "node_kinds", called "", then each
+/// kind's with what it leaves to the first. Throws InputError.
 std::vector<std::pair<std::string, Json>> node_specs(const Json& document);
 
 }  // namespace tandem::topologies

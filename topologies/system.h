@@ -40,13 +40,13 @@ struct Route {
   double cap = 0;  ///< bytes/s that one flow can reach whatever the links allow; 0 = no cap
 };
 
-/// Consecutive nodes that are described alike.
+/// Consecutive nodes that are described the same way.
 struct KindOfNode {
-  std::string name;  ///< "" for those that the file describes beside "node_kinds"
+  std::string name;  ///< "" for those that the file describes outside "node_kinds"
   int64_t first = 0, nodes = 1;
 };
 
-/// What storage gives beside bandwidth; 0: no limit, no delay.
+/// What storage gives besides bandwidth; 0: no limit, no delay.
 struct StorageLimits {
   double operations = 0;  ///< reads per second
   double metadata = 0;    ///< files opened per second, by all metadata servers together
@@ -134,7 +134,7 @@ class System {
   std::size_t link_count() const;
   LinkInfo link(LinkId id) const;
   /// Standard deviation of the logarithm of what copies through the memory of such a host reach, where hosts
-  /// that are described alike differ and this one was not measured; 0 elsewhere.
+  /// that are described the same way differ and this one was not measured; 0 elsewhere.
   double staged_spread(std::size_t kind = 0) const;
   // The figures of link(id) without building its name: for loops over all links.
   double usable(LinkId id) const;   ///< bytes/s, one direction
@@ -151,7 +151,7 @@ class System {
   /// Graphviz dot text of one node of each kind and its place in the network. Of several kinds, vertices have
   /// the name of the first node's: "node2/gpu0".
   std::string dot() const;
-  std::string to_json_text() const;  ///< CONTRACT.md, "show system NAME --format json"
+  std::string to_json_text() const;  ///< what `show system NAME --format json` prints
 
  private:
   struct Impl;

@@ -39,9 +39,9 @@ struct Transport {
   PacketLoss loss;
 };
 
-/// Consecutive nodes that are described alike.
+/// Consecutive nodes that are described the same way.
 struct NodeKind {
-  std::string name;  ///< in "node_kinds"; "" for the nodes that the file describes beside it
+  std::string name;  ///< in "node_kinds"; "" for the nodes that the file describes outside it
   int64_t first = 0, nodes = 1;
   uint64_t first_vertex = 0, first_link = 0;  ///< ids of the first node's
   uint32_t shape = 0;                         ///< the first kind with the same vertices and cables
@@ -148,12 +148,12 @@ class SystemReader {
   void host();
   void plug();  ///< which vertices plug into the network
   void network();
-  void compare();  ///< kinds with each other: what must be alike, and which have one shape
+  void compare();  ///< kinds with each other: what must be equal, and which have one shape
   void number();   ///< vertices and links of all nodes
   void serve();    ///< which CPU and which host memory each vertex uses
   /// Those of the kind's ports that are nearest to a vertex, as indices into them.
   std::vector<uint32_t> nearest_ports(const NodeTemplate& node, uint32_t v) const;
-  /// The nearest port of every vertex; equally near ones are dealt out in turn.
+  /// The nearest port of every vertex; equally near ones are dealt out round robin.
   std::vector<uint32_t> ports(const NodeTemplate& node, int64_t at_node) const;
   /// Where accelerators have several equally near NICs each, as many as the poorest of them has become one
   /// port.

@@ -49,7 +49,7 @@ void SystemReader::add_kinds() {
          {"shared_storage", "shared_operations", "shared_metadata", "shared_latency", "jitter"}) {
       if (host != nullptr && host->is_object() && host->find(key) != nullptr)
         host->at(key).fail(fmt::format(
-            "\"{}\" is one for all nodes: it belongs into the \"host\" beside \"node_kinds\"", key));
+            "\"{}\" is one for all nodes: it belongs into the \"host\" next to \"node_kinds\"", key));
     }
   }
   if (own > out_->nodes)
@@ -68,7 +68,7 @@ void SystemReader::compare() {
     NodeKind& kind = out_->kinds[k];
     const Json& place = document_.at("node_kinds").at(kind.name);
     const std::string other =
-        first.name.empty() ? "the nodes beside \"node_kinds\"" : fmt::format("those of \"{}\"", first.name);
+        first.name.empty() ? "the nodes outside \"node_kinds\"" : fmt::format("those of \"{}\"", first.name);
     if (kind.accelerators.size() != first.accelerators.size())
       place.fail(
           fmt::format("nodes of \"{}\" have {} accelerators each, {} {}: all kinds must have equally many; "

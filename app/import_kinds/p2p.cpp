@@ -158,7 +158,7 @@ void register_p2p(Registry<ImportKind>& registry) {
   registry.add(
       {"p2p",
        "p2pBandwidthLatencyTest, bandwidthTest, nvbandwidth: measured links; with --system or "
-       "beside a dump of the "
+       "together with a dump of the "
        "machine, its file set to them",
        looks_like_link_tests,
        import_machine,

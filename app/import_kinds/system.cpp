@@ -9,7 +9,7 @@ void register_system(Registry<ImportKind>& registry) {
   const std::vector<Option> flags = {
       {"name", "TEXT", "what to call the system (default: as the file of --out, else imported)"},
       {"device", "NAME|FILE[,...]",
-       "model of the GPUs, where the dump does not say it (tandem list devices); of unlike cards one for "
+       "model of the GPUs, where the dump does not say it (tandem list devices); of different cards one for "
        "each, in the "
        "order of the dump"},
       {"cpu", "NAME|FILE", "model of the CPUs (default: what the dump says, else generic-cpu)"},

@@ -35,7 +35,7 @@ struct MeasureSettings {
   std::vector<Precision> precisions = {Precision::fp32};
   bool quick = true;  ///< fewer iterations, and workers
   int64_t repetitions = 1;
-  int64_t workers = 0;  ///< at most so many; 0: as many as there are cores, of GPUs as many as share one
+  int64_t workers = 0;  ///< at most that many; 0: as many as there are cores, of GPUs as many as share one
 };
 
 /// Runs the suite (calibration/suite) in each precision, each kernel timed where it stands; once: where other
@@ -50,7 +50,7 @@ Measurements measure_machine(const Backend& backend, const MeasureSettings& sett
 void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, const Tell& tell,
                          const std::atomic<bool>* stop, Measurements& m);
 
-/// So many repetitions of measure_machine(), the fastest_of() them, and the machine's load from first to
+/// That many repetitions of measure_machine(), the fastest_of() them, and the machine's load from first to
 /// last. `between`: what is run between them, told which; false ends them. Stopped in a later one than the
 /// first, that one is left out. `save`: called after each graph of the first repetition.
 Measurements measure_repeatedly(const Backend& backend, const MeasureSettings& settings, const Tell& tell,
@@ -78,7 +78,7 @@ struct CheckCase {
   Precision precision = Precision::fp32;
   std::string adapter = {};                ///< as --adapter; empty: all of the model is trained
   double throttle = 1;                     ///< of the last worker, as --throttle
-  std::vector<int64_t> batches = {};       ///< as --batch-split; empty: all alike
+  std::vector<int64_t> batches = {};       ///< as --batch-split; empty: all equal
   std::optional<CheckImages> images = {};  ///< none: data that is there from the beginning
   const char* optimizer = "momentum";
   bool sync_batch_norm = false;
@@ -88,7 +88,7 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick);
 /// How often the suite is measured, and the cases run, unless the user says otherwise.
 int64_t usual_repetitions(const Backend& backend, bool quick);
 
-/// With the profile in `profile_file`; staleness of so many runs together. Throws InputError. `program`,
+/// With the profile in `profile_file`; staleness of that many runs together. Throws InputError. `program`,
 /// where it is given: gets the case's.
 Report predict_case(const CheckCase& c, const std::string& profile_file, std::size_t runs,
                     std::shared_ptr<const Program>* program = nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What one device takes beside kernels: copies by each way that its backend has, launches.
+// What one device takes besides kernels: copies by each way that its backend has, launches.
 #include "calibration/fit/machine_fit.h"
 #include "exec/device/backend.h"
 

@@ -8,7 +8,7 @@
 
 namespace tandem::app {
 
-/// Pictures made in a folder of their own below the system's temporary one, which goes when this does.
+/// Pictures made in their own folder below the system's temporary one, which goes when this does.
 /// For one thread.
 class TemporaryImages {
  public:

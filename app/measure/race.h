@@ -58,7 +58,7 @@ struct RaceEntry {
 struct RaceTau {
   double tau = 0, low = 0, high = 0;
 };
-/// The predicted order against the executed one, of those with so many workers that have results.
+/// The predicted order against the executed one, of those with that many workers that have results.
 struct RaceOrder {
   RaceTau seconds;  ///< by time
   RaceTau samples;  ///< by samples to the target alone
@@ -84,7 +84,7 @@ RaceReference race_reference(const RaceTask& task, int64_t batch, const std::ato
 /// Predicts with the profile that `profile` gives; the learning rate is the model's. Throws InputError.
 RaceEntry race_entry(const RaceTask& task, const RaceModel& model, const std::string& scheme, int64_t workers,
                      const std::function<std::string()>& profile, RaceResults& results);
-/// Executes a run of its own for the rate, with the task's links, and adds it. Throws DeviceError.
+/// Executes its own run for the rate, with the task's links, and adds it. Throws DeviceError.
 void race_rate(const RaceTask& task, int64_t run, const std::atomic<bool>* stop, RaceResults& results,
                RaceEntry& entry);
 /// Executes one seed to the target and adds it: on one node, since links change no sample. Throws

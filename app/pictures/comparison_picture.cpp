@@ -74,7 +74,7 @@ std::vector<std::string> draw_comparison(const Json& document, const std::string
   const std::string &a = document.at("a").as_text(), &b = document.at("b").as_text();
   Gnuplot plot("comparison");
   const std::size_t left_out = document.at("rows").items().size() - rows.size();
-  plot.heading(fmt::format("{} beside {}", b, a),
+  plot.heading(fmt::format("{} against {}", b, a),
                left_out == 0 ? "right of 1 the first is faster"
                              : fmt::format("right of 1 the first is faster; {} that one of them does not "
                                            "hold {} left out",

@@ -33,7 +33,7 @@ struct Drawing {
   std::vector<Cable> cables;
   std::vector<std::string> ports;  ///< the vertices that the network joins
   /// Of several kinds of nodes, of each of which one is drawn: its number, which stands before the names of
-  /// its vertices ("node8/gpu0"). Empty where all are alike.
+  /// its vertices ("node8/gpu0"). Empty where all are equal.
   std::vector<int64_t> first_nodes;
   double letters = 12;  ///< size of the names, in points
   /// Of many equal groups of vertices the first few and the last are drawn; a vertex that is not -> the one

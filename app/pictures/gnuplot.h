@@ -13,7 +13,7 @@ namespace tandem::app {
 inline constexpr double kMostMilliseconds = 10'000;
 inline constexpr double kPictureWidth = 1200, kPictureHeight = 750;  ///< pixels
 
-/// At most how many pixels wide a text is that is drawn in letters of so many points. Templates count in
+/// At most how many pixels wide a text is that is drawn in letters of that many points. Templates count in
 /// points.
 double text_width(std::string_view text, double points);
 /// The largest size, at most `points`, at which text_width() is `pixels` or less.

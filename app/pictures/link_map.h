@@ -9,10 +9,10 @@
 
 namespace tandem::app {
 
-/// One node of `system` (app/system_drawing.h), each cable as two lanes (traffic keeps right) coloured by the
-/// use of its direction: of the busiest where the drawing stands for several nodes or parts. Below it all
-/// links that were used, by kind. Draws <base>.png and <base>.svg. Throws InputError when a tool is missing
-/// or the report names no link of the system.
+/// One node of `system` (app/pictures/system_drawing.h), each cable as two lanes (traffic keeps right)
+/// coloured by the use of its direction: of the busiest where the drawing stands for several nodes or parts.
+/// Below it all links that were used, by kind. Draws <base>.png and <base>.svg. Throws InputError when a tool
+/// is missing or the report names no link of the system.
 std::vector<std::string> draw_link_map(const Report& report, const System& system, const std::string& base);
 
 /// The system that the report was made for, by its name and what was set. Throws InputError when it is not a

@@ -40,7 +40,7 @@ void draw_rates(const std::vector<ValidationRow>& rows, const std::string& base)
   if (points.empty()) return;
   Gnuplot plot("rates");
   plot.heading(fmt::format("{} published training rates, predicted without anchor", points.size()),
-               "filled: nothing was set on them");
+               "filled: held out");
   plot.set("n", static_cast<double>(std::size(kTitles)));
   for (std::size_t i = 0; i < std::size(kTitles); ++i) plot.set(fmt::format("title_{}", i + 1), kTitles[i]);
   plot.set("low", low / 1.5);

@@ -9,7 +9,7 @@
 namespace tandem::app {
 
 /// Predicted over published rates of all rows that count, coloured by the generation of their devices; filled
-/// where nothing was set on the row. Writes <base>.png and <base>.svg; nothing without such a row. Throws as
+/// where the row is held out. Writes <base>.png and <base>.svg; nothing without such a row. Throws as
 /// Gnuplot::draw().
 void draw_rates(const std::vector<ValidationRow>& rows, const std::string& base);
 

@@ -121,8 +121,8 @@ std::string show_scheme(const ShowRequest& request) {
   const PipelineUse use = pipeline_of(request, resolved);
   if (draws && use.shape.stages == 1)
     throw UsageError(
-        fmt::format("{} has no pipeline on so many devices, and nothing to draw; pipeline, or "
-                    "hybrid:pipeline=P, has one",
+        fmt::format("{} has no pipeline on this many devices, and nothing to draw; pipeline and "
+                    "hybrid:pipeline=P have one",
                     resolved.name));
   if (draws) return show_pipeline(request, *use.schedule, use.shape);
   if (request.format == "text") {

@@ -13,7 +13,7 @@ int fit(const Arguments& a) {
   check_out(a);
   const Measurements m = Measurements::from_json(Json::load(a.words()[0]));
   const MachineFit f = fit_machine(m);
-  note(a, fmt::format("fitted {} kernel times: off by {:.1f} % in the mean with their own graph left out, "
+  note(a, fmt::format("fitted {} kernel times: off by {:.1f} % on average with their own graph left out, "
                       "whole graphs by "
                       "{:.1f} %",
                       m.kernels.size(), 100 * f.kernel_error, 100 * f.graph_error));

@@ -11,58 +11,64 @@
 #include "app/console/output.h"
 #include "app/pictures/rates_picture.h"
 #include "base/json.h"
-#include "calibration/validate/check_result.h"
-#include "calibration/validate/collective_data.h"
-#include "calibration/validate/fitted.h"
-#include "calibration/validate/validate.h"
 #include "calibration/validate/validate_incast.h"
-#include "calibration/validate/validate_input.h"
-#include "calibration/validate/validate_memory.h"
-#include "calibration/validate/validate_pairs.h"
-#include "calibration/validate/validate_regret.h"
-#include "calibration/validate/validate_splits.h"
-#include "calibration/validate/validate_staleness.h"
-#include "calibration/validate/visits.h"
+#include "calibration/validate/validation_pages.h"
 
 namespace tandem::app {
 
 namespace {
 
-/// The folder of the tables, beside the document.
-constexpr const char* kTables = "calibration/validation";
+/// Beside the document: the folders of its pages and of the tables.
+constexpr const char *kPages = "docs/validation", *kTables = "calibration/validation";
 
-/// Writes a table for each source and the picture of all rates into the folder that the document links.
-void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& rows,
-                  const std::vector<CollectiveRow>& collectives, const std::vector<MemoryRow>& memory,
-                  const std::vector<SplitRow>& splits, const std::vector<PairRow>& pairs,
-                  const std::vector<InputRow>& input, const std::vector<RegretGrid>& regret) {
-  const auto folder = std::filesystem::path(arguments.text("out", "")).parent_path() / kTables;
+std::filesystem::path folder_beside(const Arguments& arguments, const char* name) {
+  const auto folder = std::filesystem::path(arguments.text("out", "")).parent_path() / name;
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure)
     throw InputError(fmt::format("cannot make the folder {}: {}", folder.string(), failure.message()));
+  return folder;
+}
+
+/// Writes a table for each source and the picture of all rates into the folder that the document names.
+void write_tables(const Arguments& arguments, const Comparisons& found) {
+  const auto folder = folder_beside(arguments, kTables);
+  const auto write = [&](const std::string& name, const std::string& text) {
+    write_file((folder / (name + ".csv")).string(), text);
+  };
+  const auto stem = [](const std::string& file) { return std::filesystem::path(file).stem().string(); };
   std::set<std::string> files;
-  for (const ValidationRow& r : rows) files.insert(r.file);
-  for (const std::string& file : files) {
-    write_file((folder / std::filesystem::path(file).replace_extension(".csv")).string(),
-               validation_csv(rows, file));
-  }
-  if (!collectives.empty()) write_file((folder / "collectives.csv").string(), collectives_csv(collectives));
-  if (!memory.empty()) write_file((folder / "memory.csv").string(), memory_csv(memory));
-  if (!pairs.empty()) write_file((folder / "pairs.csv").string(), pairs_csv(pairs));
-  if (!input.empty()) write_file((folder / "input.csv").string(), input_csv(input));
-  if (!regret.empty()) write_file((folder / "regret.csv").string(), regret_csv(regret));
+  for (const ValidationRow& r : found.rows) files.insert(r.file);
+  for (const std::string& file : files) write(stem(file), validation_csv(found.rows, file));
+  if (!found.collectives.empty()) write("collectives", collectives_csv(found.collectives));
+  if (!found.memory.empty()) write("memory", memory_csv(found.memory));
+  if (!found.pairs.empty()) write("pairs", pairs_csv(found.pairs));
+  if (!found.input.empty()) write("input", input_csv(found.input));
+  if (!found.regret.empty()) write("regret", regret_csv(found.regret));
   std::map<std::string, std::vector<SplitRow>> by_file;
-  for (const SplitRow& r : splits) by_file[r.file].push_back(r);
-  for (const auto& [file, own] : by_file)
-    write_file(
-        (folder / ("split_" + std::filesystem::path(file).replace_extension(".csv").string())).string(),
-        splits_csv(own));
+  for (const SplitRow& r : found.splits) by_file[r.file].push_back(r);
+  for (const auto& [file, own] : by_file) write("split_" + stem(file), splits_csv(own));
   try {
-    draw_rates(rows, (folder / "rates").string());
+    draw_rates(found.rows, (folder / "rates").string());
   } catch (const DeviceError& e) {
     note(arguments, fmt::format("no picture of the rates: {}", e.what()));
   }
+}
+
+/// The document with its pages beside it, or all of it on stdout.
+void put_document(const Arguments& arguments, const Comparisons& found) {
+  const auto pages = validation_pages(found);
+  std::string document = validation_markdown(found.rows);
+  if (arguments.text("out", "").empty()) {
+    for (const ValidationPage& page : pages) document += page.text;
+  } else {
+    document += list_of_pages(pages);
+    const auto folder = folder_beside(arguments, kPages);
+    for (const ValidationPage& page : pages)
+      write_file((folder / (page.name + ".md")).string(), page_markdown(page));
+    write_tables(arguments, found);
+  }
+  put_result(arguments, std::move(document));
 }
 
 /// The section, or the rows, of what is published twice.
@@ -108,33 +114,26 @@ int run_validate(const Arguments& arguments) {
     return 0;
   }
   Progress progress(arguments);
-  const auto rows = validate(arguments.words(), threads, [&](int done, int total) {
+  Comparisons found{validate(arguments.words(), threads, [&](int done, int total) {
     progress.show(fmt::format("series {} of {}", done, total));
-  });
-  const bool all = arguments.words().empty();
+  })};
+  found.all = arguments.words().empty();
   progress.show("staleness, memory, split models and collectives");
-  const auto staleness = all ? validate_staleness() : std::vector<StalenessRow>{};
-  const auto memory = all ? validate_memory() : std::vector<MemoryRow>{};
-  const auto pairs = all && format != "json" ? validate_pairs() : std::vector<PairRow>{};
-  const auto input = all && format != "json" ? validate_input() : std::vector<InputRow>{};
-  const auto splits = all && format != "json" ? validate_splits({}, threads) : std::vector<SplitRow>{};
-  const auto collectives = all && format != "json" ? validate_collectives() : std::vector<CollectiveRow>{};
-  const auto regret = all ? regret_grids(rows, splits) : std::vector<RegretGrid>{};
+  if (found.all) found.staleness = validate_staleness();
+  if (found.all && format != "json") {
+    found.memory = validate_memory();
+    found.pairs = validate_pairs();
+    found.input = validate_input();
+    found.splits = validate_splits({}, threads);
+    found.collectives = validate_collectives();
+    found.regret = regret_grids(found.rows, found.splits);
+  }
   progress.show("");
   if (format == "json") {
-    put_result(arguments, validation_json(rows, staleness));
-    return 0;
+    put_result(arguments, validation_json(found.rows, found.staleness));
+  } else {
+    put_document(arguments, found);
   }
-  std::string document = validation_markdown(rows, kTables);
-  if (all) {
-    document += pairs_markdown(pairs) + input_markdown(input) + splits_markdown(splits) +
-                regret_markdown(regret) + staleness_markdown(staleness) + collectives_markdown(collectives) +
-                incast_markdown(validate_incast()) + memory_markdown(memory) + executed_markdown() +
-                visits_markdown() + fitted_markdown();
-  }
-  if (!arguments.text("out", "").empty())
-    write_tables(arguments, rows, collectives, memory, splits, pairs, input, regret);
-  put_result(arguments, std::move(document));
   return 0;
 }
 
@@ -159,8 +158,9 @@ void register_validate(Registry<Verb>& registry) {
        .run = run_validate,
        .details =
            "VALIDATION.md of the repository is made by: tandem validate --out VALIDATION.md. With --out and "
-           "md, every row is written to calibration/validation/SOURCE.csv beside the document, and the "
-           "picture of all rates to rates.png and rates.svg there."});
+           "md, the sections go to docs/validation beside the document, every row to "
+           "calibration/validation/SOURCE.csv, and the picture of all rates to rates.png and rates.svg "
+           "there. Without --out all sections are one document."});
 }
 
 }  // namespace tandem::app

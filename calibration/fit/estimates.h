@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The estimators behind a machine's profile: from measurements to one value each.
+// The estimators of a machine's profile: from measurements to one value each.
 //
 // All are pure and throw nothing unless said; any thread may call them. Seconds unless said. Those that look
 // at kernels or graphs take measurements of one precision (of_precision). Robust where a few samples are
@@ -54,8 +54,8 @@ LeaveOneOut leave_one_out(const Measurements& m);
 
 // ---- steps ----
 
-/// [kind]: the sum of kernels' medians beside `active` - 1 other workers over that of the same kernels alone,
-/// at least 0.5; 1 where none were measured so, and for one worker.
+/// [kind]: the sum of kernels' medians while `active` - 1 other workers run over that of the same kernels
+/// alone, at least 0.5; 1 where none were measured so, and for one worker.
 std::vector<double> slowdown(const Measurements& m, int64_t active);
 /// [active - 1]: the above, up to the most workers measured.
 std::vector<std::vector<double>> slowdowns(const Measurements& m);

@@ -181,7 +181,7 @@ Measurements Measurements::from_json(const Json& d) {
   if (const Json* run = d.find("run")) m.load = HostLoad::from_json(*run);  // else nobody looked at it
   if (const Json* list = d.find("input")) m.input = read_input(*list);  // else measured before there was any
   if (const Json* old = d.find("wire"))
-    throw InputError(old->place(), "\"wire\" is of version 0.1: measure anew (tandem measure)");
+    throw InputError(old->place(), "\"wire\" is of version 0.1: measure again (tandem measure)");
   if (d.find("tcp") == nullptr) return m;  // measured before there was any
   for (const Json& w : d.at("tcp").items())
     m.tcp.push_back({w.at("ranks").as_int(2, 65536), w.at("bytes_per_second").as_real(0, 1e15),

@@ -43,7 +43,7 @@ struct MeasuredTransfer {
   double bytes = 0, seconds = 0;
   double estimate = 0;            ///< seconds that the device's library (NCCL) expected; 0: it did not say
   CopyWay way = CopyWay::memory;  ///< of a copy
-  double in_row = 0;  ///< seconds of each of 20 one behind the other, as nccl-tests counts; 0: not measured
+  double in_row = 0;  ///< seconds of each of 20 one after another, as nccl-tests counts; 0: not measured
 };
 
 /// Of a kernel that does next to nothing, on a device that its host runs ahead of; 0: not measured.

@@ -286,7 +286,7 @@ void LinkFitter::single_pairs(bool direct_ways) {
   }
   if (caps.members().empty()) return;
   notes_.push_back(
-      fmt::format("peer_access.{}: {} pairs are far from their median and have figures of their own", key,
+      fmt::format("peer_access.{}: {} pairs are far from their median and have their own figures", key,
                   caps.members().size()));
   Json peers = document_.at("peer_access");
   peers.set(key, std::move(caps));

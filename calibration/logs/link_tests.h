@@ -31,7 +31,7 @@ LinkTests read_link_tests(std::string_view text, const std::string& file);
 /// Whether a text looks like one of them; reads a prefix only.
 bool looks_like_link_tests(std::string_view text);
 /// Both together, of one machine; figures of `more` fill what `tests` leaves open. True where `more` measured
-/// anew what `tests` has, with another result, which is left out.
+/// again what `tests` has, with another result, which is left out.
 bool merge(LinkTests& tests, const LinkTests& more);
 /// {"schema": "tandem-links-1", ...}: bytes/s and seconds.
 std::string link_tests_json(const LinkTests& tests);

@@ -10,7 +10,7 @@
 
 namespace tandem::calibration {
 
-/// What the columns of a table say beside sizes and times. Rows of one run agree.
+/// What the columns of a table say besides sizes and times. Rows of one run agree.
 struct NcclColumns {
   bool headed = false;       ///< the line of column names was seen
   bool redop_named = false;  ///< and names redop

@@ -159,7 +159,7 @@ CheckResult CheckResult::from_json(const Json& d) {
     r.scheme = j.at("scheme").as_text();
     r.metric = j.at("metric").as_text();
     if (const Json* old = j.find("pace"))
-      throw InputError(old->place(), "\"pace\" is of version 0.1: check anew (tandem check)");
+      throw InputError(old->place(), "\"pace\" is of version 0.1: check again (tandem check)");
     r.rate_limit = j.text("rate_limit", "");
     r.throttle = j.real("throttle", 1, 1, 1e6);
     r.adapter = j.text("adapter", "");

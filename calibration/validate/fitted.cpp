@@ -102,10 +102,12 @@ std::string fitted_markdown() {
                          [&](const FittedConstant& c) { return c.file.starts_with(folder); });
   };
   std::string out = fmt::format(
-      "\n## Fitted constants\n\nAll figures of the data files that were set on published rates (`tandem list "
-      "constants`): {} of presets, {} of systems, the curves of kernels and libraries. Whatever is not "
-      "here has a "
-      "source of its own, or is called recalled or assumed in its\nfile.\n\n| file | constant | set on |\n"
+      "\n## Fitted constants\n\nAll figures of the data files that were fitted to published rates (`tandem "
+      "list "
+      "constants`): {} of presets, {} of systems, the curves of kernels and libraries. Every other figure "
+      "has its own source, or is marked as recalled or assumed in its\nfile.\n\n| file | constant | fitted "
+      "to "
+      "|\n"
       "| --- | --- | --- |\n",
       count(kPresets), count(kSystems));
   for (std::size_t i = 0; i < all.size();) {  // one line for the neighbours that were set on the same rows

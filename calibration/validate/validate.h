@@ -16,7 +16,7 @@ struct ValidationRow {
   std::string recipe;       ///< named by the series; empty: the scheme's own
   std::string reason;       ///< why the prediction is off, where known
   std::string fitted;       ///< what was set on it together with other rows; empty = nothing
-  std::string gives;        ///< the figure that was taken from this very row: it is shown and counted nowhere
+  std::string gives;        ///< the figure that was taken from this very row, which is not scored
   std::string generation;   ///< architecture of its devices: "volta"
   bool held_out = false;    ///< of a file held_out_*, and nothing was set on it
   bool in_kernels = false;  ///< its series' one-device rate is among those that the stock curves rest on
@@ -46,9 +46,11 @@ struct ValidationRow {
 std::vector<ValidationRow> validate(const std::vector<std::string>& files, int threads,
                                     const std::function<void(int, int)>& progress);
 
-/// The sections on rates, the first of VALIDATION.md. Pictures and tables are linked in the folder `tables`,
-/// which is named as the reader of the document sees it.
-std::string validation_markdown(const std::vector<ValidationRow>& rows, const std::string& tables);
+/// VALIDATION.md without the list of its pages: aims, intervals, a table by architecture, known gaps.
+std::string validation_markdown(const std::vector<ValidationRow>& rows);
+/// Sections of its pages: errors by group with the worst rows, and the sources. Links count from the root.
+std::string rates_markdown(const std::vector<ValidationRow>& rows);
+std::string sources_markdown(const std::vector<ValidationRow>& rows);
 /// Every row of one source, all columns, one header line (RFC 4180).
 std::string validation_csv(const std::vector<ValidationRow>& rows, const std::string& file);
 /// {"schema": "tandem-validation-1", "aims": [...], "summary": [...], "groups": [...], "rows": [...],

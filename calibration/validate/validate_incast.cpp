@@ -99,8 +99,8 @@ std::string incast_markdown(const std::vector<IncastRow>& rows) {
   const auto met = std::count_if(rows.begin(), rows.end(), [](const IncastRow& r) { return r.met(); });
   std::string out = fmt::format(
       "\n## Incast\n\nMany senders into one port that loses packets, by the formula of sim/cost/incast.h, "
-      "which "
-      "no row has set\n([incast.json](calibration/data/incast.json)). {} of {} rows are met: bounds, and "
+      "which was fitted to no row\n([incast.json](calibration/data/incast.json)). {} of {} rows are met: "
+      "bounds, and "
       "figures within a quarter.\n\n| source | case | buffer | figure | published | predicted | met |\n"
       "| --- | --- | ---: | --- | ---: | ---: | --- |\n",
       met, rows.size());

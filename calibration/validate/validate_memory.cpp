@@ -154,7 +154,7 @@ std::string memory_markdown(const std::vector<MemoryRow>& rows) {
       "max_memory_allocated), what the allocator holds for them (`reserved`), and what nvidia-smi shows "
       "(`nvidia_smi`: reserved, the driver's context and NCCL's buffers), which decides whether a model "
       "fits.\n"
-      "\nRows that constants were set with in view:\n" +
+      "\nFiles that were in view when constants were chosen:\n" +
       table(rows, false) + "\nHeld-out files:\n" + table(rows, true) + fits_text(rows);
   std::vector<const MemoryRow*> worst;
   for (const MemoryRow& r : rows) {

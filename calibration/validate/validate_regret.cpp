@@ -106,13 +106,12 @@ std::vector<RegretGrid> regret_grids(const std::vector<ValidationRow>& rows,
 
 std::string regret_markdown(const std::vector<RegretGrid>& grids) {
   std::string out =
-      "\n## Regret\n\nWhat choosing by predictions would have cost. A grid is all that was measured of one "
-      "model on the same devices, in one precision: schemes, splits, micro-batches. Regret is how much "
-      "slower the "
-      "configuration that is predicted fastest was than the one that was fastest. Chance: of one drawn at "
-      "random, in the mean. Rates are without anchor. Nothing was set by regret, but grids hold rows that "
-      "something was set "
-      "on. [Every grid](calibration/validation/regret.csv)\n\n"
+      "\n## Regret\n\nWhat choosing by predictions would have cost. A grid holds all measurements of one "
+      "model "
+      "on the same devices in one precision: schemes, splits, micro-batches. Regret is how much slower the "
+      "configuration that is predicted fastest was than the fastest one; chance is its mean for one drawn "
+      "at random. Rates are without anchor. Nothing was fitted to regret, but some rows of the grids were "
+      "fitted to. Every grid: `tandem validate --regret csv`.\n\n"
       "| file | grids | configurations | regret | at most 5 % | worst | chance "
       "|\n|---|---:|---:|---:|---:|---:|---:|\n";
   std::map<std::string, std::vector<const RegretGrid*>> files;

@@ -177,12 +177,11 @@ std::vector<SplitRow> validate_splits(const std::vector<std::string>& files, int
 
 std::string splits_markdown(const std::vector<SplitRow>& rows) {
   std::string out =
-      "\n## Models split over devices\n\nRates of models that tensor, pipeline and data parallelism divide. "
-      "The dull model beside ours: 40 % of the devices' peak less the pipeline's bubble, communication free. "
-      "With one anchor a single row's measured rate scales all predictions of its file. Order: Kendall's tau "
-      "over the configurations of one model. Rows that something was set on are left out. Vendors publish "
-      "the "
-      "best of a search, so that rates above theirs are no proof of an error, and rates below are.\n\n"
+      "\n## Models split over devices\n\nRates of models that tensor, pipeline and data parallelism divide, "
+      "next to a dull model: 40 % of the devices' peak less the pipeline's bubble, communication free. "
+      "\"One anchor\": one measured rate scales all predictions of its file. \"Order\": Kendall's tau over "
+      "the configurations of one model. Rows that something was fitted to are left out. Vendors publish the "
+      "best of a search: a prediction above theirs may be right, one below is an error.\n\n"
       "| file | rows | no prediction | inside the interval | bias | mean error | one anchor: mean | worst | "
       "order | dull: bias | mean error "
       "| one anchor: mean | worst | order "
@@ -196,10 +195,9 @@ std::string splits_markdown(const std::vector<SplitRow>& rows) {
   }
   for (const auto& [file, held] : files) {
     const Judgement ours = judge(held.first, &SplitRow::predicted), dull = judge(held.first, &SplitRow::dull);
-    out +=
-        fmt::format("| [{0}](calibration/validation/split_{0}.csv) | {1} | {2} | {3:.0f} % | {4} | {5} |\n",
-                    file.substr(0, file.rfind('.')), held.first.size(), held.second,
-                    100 * ours.alone.coverage(), judgement_cells(ours), judgement_cells(dull));
+    out += fmt::format("| [{0}](calibration/data/splits/{0}.json) | {1} | {2} | {3:.0f} % | {4} | {5} |\n",
+                       file.substr(0, file.rfind('.')), held.first.size(), held.second,
+                       100 * ours.alone.coverage(), judgement_cells(ours), judgement_cells(dull));
   }
   out +=
       "\nFurthest off:\n\n| file | model | devices | scheme | batch | published | predicted | error |\n"

@@ -76,8 +76,8 @@ std::string staleness_markdown(const std::vector<StalenessRow>& rows) {
       "\n## Staleness\n\nMean gradient staleness in versions, and the total variation distance between the "
       "predicted and the published histogram\n(0 = equal, 1 = disjoint), each the largest of the source's "
       "cases "
-      "([staleness.json](calibration/data/staleness.json)). Runs that gave the spread of step times for "
-      "others of their kind are\nno cases.\n\n"
+      "([staleness.json](calibration/data/staleness.json)). Runs that set the spread of step times for "
+      "others of their kind are\nnot scored.\n\n"
       "| source | runs that gave | cases | largest error of the mean | mean distance | largest distance |\n"
       "| --- | ---: | ---: | ---: | ---: | ---: |\n";
   struct Sum {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sections on rates of VALIDATION.md, and the rows as CSV and JSON.
+// VALIDATION.md, the sections on rates and sources of its pages, and the rows as CSV and JSON.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +14,8 @@ namespace tandem::calibration {
 namespace {
 
 constexpr std::size_t kWorst = 20;
+/// Of the sources that are furthest off: how many, and of how many rows at least.
+constexpr std::size_t kGaps = 12, kLeastRows = 3;
 
 std::string percent(double x) { return fmt::format("{:.1f} %", 100 * x); }
 std::string signed_percent(double x) { return fmt::format("{:+.1f} %", 100 * x); }
@@ -26,32 +28,27 @@ std::string error_cells(const Errors& e) {
                      e.intervals > 0 ? fmt::format("{:.0f} %", 100 * e.coverage()) : "–");
 }
 
-void introduction(std::string& out, const std::string& tables) {
-  out += fmt::format(
+void introduction(std::string& out) {
+  out +=
       "# Predicted against published and executed\n\n"
-      "Made by `tandem validate --out VALIDATION.md`. The figures and their sources stand in "
-      "[calibration/data/published](calibration/data/published),\nevery row with its prediction in "
-      "[{0}]({0}).\n\n"
+      "Written by `tandem validate --out VALIDATION.md`, with the pages in "
+      "[docs/validation](docs/validation) "
+      "and a table of every\nrow in `calibration/validation`. The published figures and their sources are in "
+      "[calibration/data](calibration/data).\n\n"
       "- **Speed-up**: compute is scaled so that the prediction meets one row of each series, its *anchor*, "
-      "on "
-      "the fewest\n  devices. The error is that of predicted over published speed-up on every row with "
-      "more.\n"
+      "on the fewest\n  devices. The error is predicted over published speed-up on every row with more.\n"
       "- **Rate without anchor**: throughput from datasheets and the stock efficiency curves alone.\n"
       "- **Bias** is the mean of the signed errors, **mean** and **median** are of their magnitudes. "
-      "**Inside** "
-      "is the share of\n  published figures within the 90 % interval of the prediction.\n"
-      "- **Nothing was set on** rows of files `held_out_*`, but for series that name what was (`fitted`). Of "
-      "their rates those\n  count with the others whose one-device rate is among the steps that the stock "
-      "curves rest on.\n"
-      "- Rows that contradict their source (`doubtful`) or from which a figure was taken (`gives`) are in "
-      "the "
-      "tables and count\n  nowhere.\n\n",
-      tables);
+      "**Inside** is the share of\n  published figures within the 90 % interval of the prediction.\n"
+      "- **Held out**: rows of files `held_out_*`, except series that say what was fitted to them "
+      "(`fitted`). A rate is not\n  held out if its one-device rate was used to fit the stock curves.\n"
+      "- Rows that contradict their source (`doubtful`) or that gave a figure (`gives`) are listed but not "
+      "scored.\n\n";
 }
 
 void aims_table(std::string& out, const std::vector<ValidationRow>& rows) {
   out +=
-      "## Aims\n\nOver rows that nothing was set on.\n\n| what | rows | aim | value | |\n"
+      "## Aims\n\nOver held-out rows.\n\n| what | rows | aim | value | |\n"
       "| --- | ---: | ---: | ---: | --- |\n";
   for (const Aim& a : aims(rows)) {
     out += fmt::format("| {} | {} | {} | {} | {} |\n", a.what, a.rows, a.range(), a.figure(),
@@ -73,9 +70,10 @@ void aims_table(std::string& out, const std::vector<ValidationRow>& rows) {
 
 void interval_table(std::string& out, const std::vector<ValidationRow>& rows) {
   out +=
-      "\n## Intervals\n\nOver rows that nothing was set on. The width is the mean of ln(high / low). The "
-      "score adds 20 times what published figures\nlie outside by, as logarithms (Gneiting and Raftery "
-      "2007, eq. 43): it is least where intervals are as narrow as they can be\nand hold nine of ten.\n\n"
+      "\n## Intervals\n\nOver held-out rows. The width is the mean of ln(high / low). The score adds 20 "
+      "times "
+      "the distance of published figures\noutside their interval, as logarithms (Gneiting and Raftery 2007, "
+      "eq. 43). It is lowest when intervals are as narrow as\npossible and hold nine out of ten.\n\n"
       "| what | nodes | rows | inside | width | score |\n| --- | --- | ---: | ---: | ---: | ---: |\n";
   for (const bool rates : {false, true}) {
     for (const bool several : {false, true}) {
@@ -97,7 +95,7 @@ void group_table(std::string& out, const std::vector<ValidationRow>& rows, bool 
       "rates | "
       "bias | mean | median | inside |\n| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | "
       "---: | ---: | ---: | ---: |\n",
-      held_out ? "Rows that nothing was set on" : "All other rows");
+      held_out ? "Held-out rows" : "All other rows");
   for (const RowGroup& g : row_groups(rows, held_out)) {
     out += fmt::format("| {} | {} | {} | {} | {} | {} |\n", g.generation, g.precision, g.family,
                        g.several_nodes ? "several" : "one", error_cells(g.speedups), error_cells(g.rates));
@@ -109,7 +107,7 @@ void group_table(std::string& out, const std::vector<ValidationRow>& rows, bool 
 
 void worst_table(std::string& out, const std::vector<ValidationRow>& rows) {
   out += fmt::format(
-      "\n## The {} worst\n\nOf each series the row that is furthest off, as a ratio of rates or of "
+      "\n## The {} worst\n\nThe row of each series that is furthest off, as a ratio of rates or of "
       "speed-ups.\n\n"
       "| system | model | scheme | precision | batch | devices | rate | speed-up | reason |\n"
       "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |\n",
@@ -134,8 +132,9 @@ std::vector<std::string> files_of(const std::vector<ValidationRow>& rows) {
 
 std::string stem_of(const std::string& file) { return file.substr(0, file.rfind(".json")); }
 
-void unpredicted(std::string& out, const std::vector<ValidationRow>& rows) {
-  out += "\n## What cannot be predicted\n\n";
+/// What no row holds of a source, and rows without a prediction.
+void left_out(std::string& out, const std::vector<ValidationRow>& rows) {
+  out += "\n## Left out\n\nParts of the sources that no row holds, and rows without a prediction.\n\n";
   std::vector<std::string> lines;
   for (const ValidationRow& r : rows) {
     std::string line;
@@ -145,29 +144,86 @@ void unpredicted(std::string& out, const std::vector<ValidationRow>& rows) {
     if (!line.empty() && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
   for (const std::string& line : lines) out += line;
+}
+
+/// How many rows are not scored, and why.
+std::string not_scored(const std::vector<ValidationRow>& rows) {
   const auto count = [&](bool (*is)(const ValidationRow&)) {
     return std::count_if(rows.begin(), rows.end(), [&](const ValidationRow& r) { return is(r); });
   };
-  out += fmt::format(
-      "\n{} rows contradict their source, and from {} a figure was taken: they are shown in the tables, with "
-      "the "
-      "reason, and count nowhere.\n",
-      count([](const ValidationRow& r) { return !r.doubtful.empty(); }),
-      count([](const ValidationRow& r) { return !r.gives.empty(); }));
+  const auto doubtful = count([](const ValidationRow&r) { return !r.doubtful.empty(); }),
+             gave = count([](const ValidationRow&r) { return !r.gives.empty(); });
+  return fmt::format("{} rows are not scored: {} contradict their source, {} set a constant.\n",
+                     doubtful + gave, doubtful, gave);
 }
 
-void source_table(std::string& out, const std::vector<ValidationRow>& rows, const std::string& tables) {
+std::string mean_cell(const Errors& e) { return e.all.empty() ? "–" : percent(e.mean()); }
+
+void source_table(std::string& out, const std::vector<ValidationRow>& rows) {
   out +=
-      "\n## Sources\n\n| rows | source | speed-ups | mean | rates | mean |\n"
+      "\n## Sources\n\nErrors of all scored rows of each file in "
+      "[calibration/data/published](calibration/data/published), which has the source of each\nfigure. "
+      "`tandem validate --out VALIDATION.md` writes every row with its prediction to "
+      "`calibration/validation/FILE.csv`.\n\n"
+      "| file | source | speed-ups | mean | rates | mean |\n"
       "| --- | --- | ---: | ---: | ---: | ---: |\n";
   for (const std::string& file : files_of(rows)) {
     const auto here = [&](const ValidationRow& r) { return r.file == file; };
     const Errors s = speedup_errors(rows, here), t = rate_errors(rows, here);
     const auto first = std::find_if(rows.begin(), rows.end(), here);
-    const auto mean = [](const Errors& e) { return e.all.empty() ? std::string("–") : percent(e.mean()); };
-    out += fmt::format("| [{0}]({1}/{0}.csv) | {2} | {3} | {4} | {5} | {6} |\n", stem_of(file), tables,
-                       first->source, s.all.size(), mean(s), t.all.size(), mean(t));
+    out += fmt::format("| [{0}](calibration/data/published/{0}.json) | {1} | {2} | {3} | {4} | {5} |\n",
+                       stem_of(file), first->source, s.all.size(), mean_cell(s), t.all.size(), mean_cell(t));
   }
+  out += "\n" + not_scored(rows);
+}
+
+/// Held-out rows by architecture, all precisions, models and numbers of nodes together.
+void architecture_table(std::string& out, const std::vector<ValidationRow>& rows) {
+  out +=
+      "\n## By architecture\n\n![Predicted against published rates](calibration/validation/rates.png)\n\n"
+      "Held-out rows of all precisions, models and numbers of nodes.\n\n"
+      "| devices | speed-ups | bias | mean | median | inside | rates | bias | mean | median | inside |\n"
+      "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+  std::vector<std::string> names;
+  for (const RowGroup& g : row_groups(rows, true)) {
+    if (names.empty() || names.back() != g.generation) names.push_back(g.generation);
+  }
+  const auto row = [&](const std::string& title, const std::string& name) {
+    const auto is = [&](const ValidationRow& r) { return name.empty() || r.generation == name; };
+    const Errors s = speedup_errors(rows, [&](const ValidationRow&r) { return r.held_out && is(r); }),
+                 t = rate_errors(rows, [&](const ValidationRow&r) { return unseen_rate(r) && is(r); });
+    out += fmt::format("| {} | {} | {} |\n", title, error_cells(s), error_cells(t));
+  };
+  for (const std::string& name : names) row(name, name);
+  row("**all**", "");
+}
+
+/// Held-out sources with the largest mean errors.
+void gaps_table(std::string& out, const std::vector<ValidationRow>& rows) {
+  struct Gap {
+    std::string file;
+    Errors speedups, rates;
+    double worst() const {
+      return std::max(speedups.all.empty() ? 0 : speedups.mean(), rates.all.empty() ? 0 : rates.mean());
+    }
+  };
+  std::vector<Gap> gaps;
+  for (const std::string& file : files_of(rows)) {
+    Gap gap{file, speedup_errors(rows, [&](const ValidationRow& r) { return r.file == file && r.held_out; }),
+            rate_errors(rows, [&](const ValidationRow& r) { return r.file == file && unseen_rate(r); })};
+    if (gap.speedups.all.size() + gap.rates.all.size() >= kLeastRows) gaps.push_back(std::move(gap));
+  }
+  std::stable_sort(gaps.begin(), gaps.end(),
+                   [](const Gap& a, const Gap& b) { return a.worst() > b.worst(); });
+  gaps.resize(std::min(gaps.size(), kGaps));
+  out += fmt::format(
+      "\n## Known gaps\n\nThe held-out sources with the largest mean errors, of at least {} rows. "
+      "[Known weak spots](docs/accuracy.md#known-weak-spots)\nsays what is known of the reasons. {}\n"
+      "| source | speed-ups | mean | rates | mean |\n| --- | ---: | ---: | ---: | ---: |\n",
+      kLeastRows, not_scored(rows));
+  for (const Gap& gap : gaps)
+    out += fmt::format("| {} | {} | {} | {} | {} |\n", stem_of(gap.file), gap.speedups.all.size(),
+                       mean_cell(gap.speedups), gap.rates.all.size(), mean_cell(gap.rates));
 }
 
 /// One cell of CSV: quoted where it must be.
@@ -237,18 +293,28 @@ JsonWriter errors_json(const Errors& e) {
 
 }  // namespace
 
-std::string validation_markdown(const std::vector<ValidationRow>& rows, const std::string& tables) {
+std::string validation_markdown(const std::vector<ValidationRow>& rows) {
   std::string out;
-  introduction(out, tables);
+  introduction(out);
   aims_table(out, rows);
   interval_table(out, rows);
-  out +=
-      fmt::format("\n## Rates and speed-ups\n\n![Predicted against published rates]({}/rates.png)\n", tables);
+  architecture_table(out, rows);
+  gaps_table(out, rows);
+  return out;
+}
+
+std::string rates_markdown(const std::vector<ValidationRow>& rows) {
+  std::string out = "\n## By group\n";
   group_table(out, rows, true);
   group_table(out, rows, false);
   worst_table(out, rows);
-  unpredicted(out, rows);
-  source_table(out, rows, tables);
+  return out;
+}
+
+std::string sources_markdown(const std::vector<ValidationRow>& rows) {
+  std::string out;
+  source_table(out, rows);
+  left_out(out, rows);
   return out;
 }
 

@@ -77,7 +77,7 @@ std::string visits_markdown() {
   std::string out =
       "\n## On GPUs\n\nWhat `calibration/gpu_visit.py` found "
       "([calibration/data/visits](calibration/data/visits)): "
-      "samples per second of one worker of\nthe executor, on synthetic data, beside PyTorch's of the same "
+      "samples per second of one worker of\nthe executor, on synthetic data, and of PyTorch with the same "
       "model.\n";
   for (const std::string& name : list_data(kVisits)) {
     const Json d = Json::load(find_data(kVisits, "visit", name));

@@ -73,14 +73,14 @@ class GroupCollective {
     Counter done;  ///< steps finished, counted over all runs; arriving counts as one
     uint32_t rank = 0;
     float* buffer = nullptr;
-    int64_t arrived[2] = {0, 0};  ///< of this and the last run, in turn
+    int64_t arrived[2] = {0, 0};  ///< of this and the last run, alternating
     uint32_t runs = 0;
     std::vector<RankStep> steps;
     DeviceSession* device = nullptr;  ///< asynchronous: works on `buffer`
     Lane lane = Lane::comm;
     Precision format = Precision::fp32;  ///< in two numbers of which an element is, where that is of 2 bytes
     bool half() const { return element_bytes(format) == 2; }
-    std::vector<std::unique_ptr<DeviceEvent>> events;  ///< beside `done`: of two runs in turn
+    std::vector<std::unique_ptr<DeviceEvent>> events;  ///< next to `done`: of two runs, alternating
     float* stage = nullptr;
     int64_t stage_elements = 0;
     std::vector<float> stage_memory;          ///< where `stage` lies without a device

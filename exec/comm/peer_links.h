@@ -16,7 +16,7 @@
 
 namespace tandem::exec {
 
-/// A stretch of host memory; a message is several, one behind the other.
+/// A stretch of host memory; a message is several, one after another.
 struct MessagePart {
   float* at = nullptr;
   int64_t elements = 0;

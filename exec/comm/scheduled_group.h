@@ -11,7 +11,7 @@ namespace tandem::exec {
 
 /// A group whose run() walks `schedule`: a step is one exchange() of `links`, whose group it is, then sums on
 /// the device, in the schedule's order; so results are those of GroupCollective, to the bit. What is to be
-/// added, or would lie upon what the rank sends, arrives in memory of its own, at most as much as a rank
+/// added, or would lie upon what the rank sends, arrives in its own memory, at most as much as a rank
 /// takes in a step, allocated when a first or larger run() needs it. estimate() is 0.
 std::unique_ptr<DeviceGroup> scheduled_group(std::unique_ptr<DeviceGroup> links, Schedule schedule);
 

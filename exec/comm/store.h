@@ -25,7 +25,7 @@ using Merge =
     std::function<void(const Slice& slice, const float* gradient, int64_t version, int64_t staleness)>;
 
 /// Where stores have no lock: makes of the parameters `moved` of the slice those after the worker's
-/// `number`-th step, from 1, by `gradient` and a state of its own. Several workers' at a time.
+/// `number`-th step, from 1, by `gradient` and its own state. Several workers' at a time.
 using Step = std::function<void(uint32_t worker, const Slice& slice, const float* gradient, float* moved,
                                 int64_t number, int64_t staleness)>;
 
@@ -49,8 +49,8 @@ class ParameterStore {
     /// Makes the gradient of what a worker pushed of a slice; empty: that is the gradient. For many threads.
     std::function<void(const Slice& slice, const float* message, float* gradient)> unpack = {};
     Step step = {};  ///< instead of `merge` where rules.locked is false
-    /// Of what each worker pushes of a key so many first gradients, whose staleness does not count: all begin
-    /// at once, and so find fewer versions of each other's than ever after.
+    /// Of what each worker pushes of a key that many first gradients, whose staleness does not count: all
+    /// begin at once, and so find fewer versions of each other's than ever after.
     int64_t run_in = 0;
   };
   ParameterStore(Setup setup, Abort& abort, int spins);

@@ -46,7 +46,7 @@ class Abort {
   std::vector<Counter*> watched_;
 };
 
-/// A count that only grows (modulo 2^32), on a cache line of its own.
+/// A count that only grows (modulo 2^32), on its own cache line.
 class alignas(64) Counter {
  public:
   uint32_t value() const { return value_.load(std::memory_order_acquire); }

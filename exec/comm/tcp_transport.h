@@ -22,12 +22,12 @@ namespace tandem::exec {
 /// each other in a circle. A lost connection fails the run with a DeviceError that names both nodes.
 ///
 /// Pacing is the kernel's (SO_MAX_PACING_RATE): an idle connection passes its first 64-128 KB faster. With
-/// more than two nodes, connections of one port also take turns, so that together they keep to its rate.
+/// more than two nodes, connections of one port also alternate, so that together they keep to its rate.
 ///
 /// Threads: those of Transport. cut() by any thread, while connections exist.
 ///
 /// Plain sockets and not Boost.Asio, which would take over connecting and the loops around partial reads and
-/// writes, about 90 lines, for as many of its own. Its blocking calls end neither with time nor with the run:
+/// writes, about 90 lines, for as many lines here. Its blocking calls end neither with time nor with the run:
 /// here a thread looks for a failed run every 100 ms while it waits, and a reader hands on messages whose
 /// latency has passed. With its asynchronous ones each frame would become a chain of callbacks. Frames,
 /// posted receives, turns and pacing would stay as they are.
@@ -80,7 +80,7 @@ class TcpTransport : public exec::Transport {
     std::vector<float> payload;
   };
   struct End {
-    TicketLock out;  ///< frames of several senders take turns
+    TicketLock out;  ///< frames of several senders alternate
     std::mutex mutex;
     std::map<StreamId, Stream> streams;
     std::deque<Message> due;  ///< of the reader alone, as are the next two

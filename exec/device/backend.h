@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// All that a kind of device must supply to run Programs. A backend is one folder in exec/.
+// All that a kind of device must supply to run Programs. A backend is one file in exec/device/backends and
+// one word in exec/CMakeLists.txt.
 #include <memory>
 #include <span>
 #include <string>
@@ -67,9 +68,8 @@ class DeviceSession {
   /// To numbers of 2 bytes in the session's half_format(), two a word, and back. Enqueue, as copy().
   virtual void narrow(float* to, const float* from, int64_t elements, Lane lane) = 0;
   virtual void upcast(float* to, const float* from, int64_t elements, Lane lane) = 0;
-  /// Makes what the copies have of the range anew, those of 2 bytes in the session's half_format(). `vector`:
-  /// its element 0.
-  /// Enqueues. Only asked of backends that want `copies`.
+  /// Makes what the copies have of the range again, those of 2 bytes in the session's half_format().
+  /// `vector`: its element 0. Enqueues. Only asked of backends that want `copies`.
   virtual void renew(const CopiedRange& /*range*/, const float* /*vector*/, Lane) {}
   /// The same of gradients on their way to others, in fp16 times the loss's scale, which small ones need in 2
   /// bytes, and back: the scale of slot 0's iteration, on which all who sum them must agree.
@@ -82,9 +82,8 @@ class DeviceSession {
   /// accumulate() of numbers of 2 bytes, two in each of `words`.
   virtual void accumulate_half(float* to, const float* from, int64_t words, Lane lane) = 0;
   /// Takes the loss's scale, which fp16 has (DeviceOptions), out of gradients that a pass has left, and notes
-  /// whether all are finite: if not, iterations from the next one on have half the scale. What is not finite
-  /// becomes 0 when `alone`: no update on this device will see it, and leave it out. After slot 0 was given
-  /// the iteration's state.
+  /// whether all are finite: if not, iterations from the next one on have half the scale. `alone`: no update
+  /// here checks for non-finite values, so they become 0. After slot 0 was given the iteration's state.
   virtual void unscale(float* /*gradients*/, int64_t /*elements*/, bool /*alone*/, Lane) {}
   /// fp16: where one of these is not finite, no update changes anything until the next iteration begins; else
   /// an update leaves out such elements alone.
@@ -136,10 +135,10 @@ struct DeviceMessage {
 class DeviceGroup {
  public:
   virtual ~DeviceGroup() = default;
-  /// Before join(): the memory that run() on so many elements will need beside them. Memory that is allocated
-  /// while others' collectives wait for this rank may have to wait for those.
+  /// Before join(): the memory that run() on that many elements will need besides them. Memory that is
+  /// allocated while others' collectives wait for this rank may have to wait for those.
   virtual void reserve(uint32_t /*rank*/, DeviceSession&, int64_t /*elements*/) {}
-  /// Once per rank, each in a thread of its own: returns when all have joined; called when every session is
+  /// Once per rank, each in its own thread: returns when all have joined; called when every session is
   /// open, since those who join wait for each other. Throws DeviceError.
   virtual void join(uint32_t rank, DeviceSession& session) = 0;
   /// Enqueues; in place on `elements` floats. Chunks of ranks differ by at most one element, larger first.
@@ -152,7 +151,7 @@ class DeviceGroup {
   /// arrives.
   virtual void exchange(uint32_t rank, DeviceSession& session, std::span<const DeviceMessage> sends,
                         std::span<const DeviceMessage> receives, Lane lane) = 0;
-  /// Seconds that the library expects such a run() to take; 0 where it does not say. By all members alike,
+  /// Seconds that the library expects such a run() to take; 0 where it does not say. By all members together,
   /// when the lanes are done with what they were given.
   virtual double estimate(uint32_t /*rank*/, DeviceSession&, float* /*buffer*/, int64_t /*elements*/, Lane,
                           Precision /*format*/) {
@@ -231,7 +230,7 @@ struct Backend {
   double warm_seconds = 0;
   /// Has batch_norm_relu and its kin.
   bool fuses_norms = false;
-  /// Which operands the call would rather find as copies behind them where they are parameters
+  /// Which operands the call would rather find as copies after them where they are parameters
   /// (Call::copied). Null: none.
   CopyWish (*copies)(const Call& call, Precision precision) = nullptr;
   /// Computes on the processors of the thread that calls, which is then bound (cores.h).

@@ -23,7 +23,7 @@ Processors machine_processors();
 
 /// What a worker is bound to.
 enum class Bind : uint8_t {
-  core,  ///< processors of its own, as many as it has threads; in turn where there are too few
+  core,  ///< its own processors, as many as it has threads; round robin where there are too few
   numa,  ///< those of one NUMA node, which workers are dealt out to in equal runs
   none,  ///< none: the system moves its threads as it likes
 };
@@ -43,7 +43,7 @@ struct BindRequest {
   int threads = 1;       ///< of each, that compute
   int32_t comm_cores = 0;
 };
-/// [worker]. Communicating cores lie on the worker's own NUMA node, behind those that compute. Throws
+/// [worker]. Communicating cores lie on the worker's own NUMA node, after those that compute. Throws
 /// InputError where comm_cores are asked for and there are too few processors, or nothing is bound.
 /// O(workers x processors).
 std::vector<WorkerCores> assign_cores(const Processors& processors, const BindRequest& request);

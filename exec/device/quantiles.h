@@ -53,7 +53,7 @@ constexpr uint8_t nearest(const float* values, float x) {
   return static_cast<uint8_t>(low);
 }
 
-/// Where the state of a tensor begins, in words behind its first: both moments in bytes, then of each block
+/// Where the state of a tensor begins, in words after its first: both moments in bytes, then of each block
 /// the largest magnitude of both. Of small tensors both in fp32.
 struct QuantisedState {
   int64_t elements;

@@ -31,7 +31,7 @@ enum class Function : uint8_t {
                ///< {elements, Averaging::Rule}; scalars {rate, weight}; m may be x
   compress,  ///< {message, delta, gradients}: delta += gradients becomes a message and what that leaves out;
              ///< without feedback delta is the gradients; shape by compression_call()
-  orthogonalise,  ///< {P and behind it Q, delta}: P's columns orthonormal, Q = delta^T P; shape as compress
+  orthogonalise,  ///< {P and after it Q, delta}: P's columns orthonormal, Q = delta^T P; shape as compress
   decompress,     ///< {gradients, messages, delta}: their sum; PowerSGD's delta -= mean; shape as compress
   gemm,  ///< {c, a, b[, bias[n]]}: c = op(a) op(b) [+ bias]; shape {m, n, k, transpose a, transpose b, 1 for
          ///< +=}
@@ -70,8 +70,8 @@ enum class Function : uint8_t {
                          ///< fourth number in its shape: how many, whose sums dscale and dshift then are,
                          ///< and a fifth where batches differ: elements of a channel on all of them
   batch_norm_statistics,  ///< {sums[2, channels], x, running mean}: of x less the running mean, which all
-                          ///< devices have alike, and of its square
-  batch_norm_shared,      ///< as batch_norm, with the sums of all devices behind the running variance; shape
+                          ///< devices replicate, and of its square
+  batch_norm_shared,      ///< as batch_norm, with the sums of all devices after the running variance; shape
                           ///< {outer, channels, inner, devices[, elements of a channel on all of them]}
   batch_norm_relu,  ///< {y, x, mean, deviation, running mean, running variance[, z][, scale, shift]}: then +
                     ///< z and cut off below 0 and above `high`; shape {outer, channels, inner, 1, 0, 1 with
@@ -155,7 +155,7 @@ struct Strided {
   bool adds = false;
   std::vector<int64_t> pack() const;
   static Strided unpack(const std::vector<int64_t>& shape, std::size_t operands);
-  /// Without dimensions of one element, and with neighbours joined that lie one behind the other in every
+  /// Without dimensions of one element, and with neighbours joined that lie one after another in every
   /// operand. The operand that repeats least, which is the largest, is walked in its order in memory.
   Strided simplified() const;
   static constexpr std::size_t kMostDims = 9;  ///< a shape has at most 8, and the batch
@@ -185,7 +185,7 @@ struct Call {
   std::vector<int64_t> half_operands;
   uint32_t gradients =
       0;  ///< bit k: operand k is an activation's gradient; only said where it lies in 2 bytes
-  /// Bit k: behind the operands a launch has copies of these, parameters that stay in 4 bytes, in the format
+  /// Bit k: after the operands a launch has copies of these, parameters that stay in 4 bytes, in the format
   /// that the device multiplies (Backend::copies), one for each bit.
   uint32_t copied = 0;
   bool has_copy(std::size_t operand) const { return (copied >> operand & 1U) != 0; }
@@ -211,7 +211,7 @@ struct CopyPiece {
 struct CopiedMatrix {
   int64_t first = 0, rows = 0, columns = 0;                            ///< both multiples of 16
   int64_t place = 0;                                                   ///< as above
-  constexpr int64_t transposed() const { return rows * columns / 4; }  ///< words behind `place` ...
+  constexpr int64_t transposed() const { return rows * columns / 4; }  ///< words after `place` ...
   constexpr int64_t factor() const { return 2 * transposed(); }
   constexpr int64_t scale() const { return factor() + 64; }
   constexpr int64_t words() const { return scale() + 64; }

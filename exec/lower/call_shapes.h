@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Call::shape of the functions with a geometry of their own, read once for the kernels of all backends. What
+// Call::shape of the functions with their own geometry, read once for the kernels of all backends. What
 // is constexpr also runs on GPUs.
 #include <cmath>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tandem::exec {
 
-/// batch_norm and its kin: statistics of each channel over `outer` and `inner`, of so many devices.
+/// batch_norm and its kin: statistics of each channel over `outer` and `inner`, of that many devices.
 struct ChannelShape {
   int64_t outer, channels, inner, devices;
   int64_t everywhere;  ///< elements of one channel on all of them; 0: as many on each
@@ -25,7 +25,7 @@ struct ChannelShape {
 };
 
 /// row_norm and its kin: statistics of each (outer, group) over space and the group's channels, which lie
-/// innermost, behind the groups.
+/// innermost, after the groups.
 struct RowShape {
   int64_t outer, groups, space, channels;
   bool rms;
@@ -63,7 +63,7 @@ struct PoolShape {
   using Space = I[3];
   I batch, channels;
   Space in{}, out{}, kernel{}, stride{}, pad{};
-  bool counts_padding, last;  ///< last: channels innermost, else in front of the positions
+  bool counts_padding, last;  ///< last: channels innermost, else before the positions
 
   explicit PoolShape(const Call& c) {
     auto at = c.shape.begin();
@@ -109,8 +109,8 @@ struct AttentionShape {
   int64_t q_rows = 0, kv_rows = 0, out_rows = 0, first = 0;
   int64_t window = 0;   ///< keys that a query of a causal attention sees at most; 0: all
   int64_t buckets = 0;  ///< of distances, for which each head has learned scores; 0: none (DistanceBuckets)
-  /// Samples are windows of grid x grid elements of an image that has so many of them across and down, which
-  /// was moved by `shift` rows and columns; 0: they are not.
+  /// Samples are windows of grid x grid elements of an image that has that many of them across and down,
+  /// which was moved by `shift` rows and columns; 0: they are not.
   int64_t grid = 0, across = 0, shift = 0;
   float scale;
   bool causal;
@@ -143,7 +143,7 @@ struct AttentionShape {
     return (down == across - 1 && (i / grid >= edge) != (j / grid >= edge)) ||
            (b % across == across - 1 && (i % grid >= edge) != (j % grid >= edge));
   }
-  /// Do heads have so many elements or multiples of them, and begin and follow each other in such steps?
+  /// Do heads have that many elements or multiples of them, and begin and follow each other in such steps?
   constexpr bool in_steps_of(int64_t n) const {
     for (const int64_t x : {size, q_row, kv_row, q_offset, k_offset, v_offset}) {
       if (x % n != 0) return false;
@@ -253,7 +253,7 @@ struct StoredShape {
                                        0.44070983F,  0.56261700F,  0.72295684F,  1.0F};
     return levels[code];
   }
-  /// Of the scales and of what stands behind them.
+  /// Of the scales and of what stands after them.
   constexpr float scale(const float* f, const int8_t* bytes, int64_t block) const {
     if (format == Format::nf4) return f[block];
     return f[0] + f[1 + block / kScales] * static_cast<float>(bytes[block]) / 127;
@@ -267,7 +267,7 @@ struct StoredShape {
 
 /// Which experts rows go to: shape {rows, experts, active, capacity, Score, 1 where weights are normalised}.
 /// The largest scores of a row are chosen, of equal ones the first expert's. Tokens lie expert by expert, an
-/// expert's in the order of the rows. With a capacity each expert has so many places: all first choices are
+/// expert's in the order of the rows. With a capacity each expert has that many places: all first choices are
 /// served before all second ones, each in the order of the rows (Lepikhin et al. 2021, GShard, algorithm 1),
 /// and what finds none is dropped; places that are left are padding, which lies in memory as zeros.
 struct RouteShape {
@@ -294,17 +294,17 @@ struct DispatchShape {
 };
 
 /// Rows of a tensor, expert by expert: shape {experts, sources, rows at most, ...}. `counts` is [source,
-/// expert]: so many of an expert's rows came from each device.
+/// expert]: that many of an expert's rows came from each device.
 struct ExpertGroups {
   int64_t experts, sources, most;
-  static constexpr std::size_t kSizes = 3;  ///< of Call::shape, in front of the function's own
+  static constexpr std::size_t kSizes = 3;  ///< of Call::shape, before the function's own
   explicit ExpertGroups(const Call& c) : experts(c.shape[0]), sources(c.shape[1]), most(c.shape[2]) {}
   constexpr int64_t rows(const int32_t* counts, int64_t expert) const {
     int64_t sum = 0;
     for (int64_t s = 0; s < sources; ++s) sum += counts[s * experts + expert];
     return sum;
   }
-  /// Where the expert's rows begin; of one behind the last: how many rows there are.
+  /// Where the expert's rows begin; of one after the last: how many rows there are.
   constexpr int64_t begin(const int32_t* counts, int64_t expert) const {
     int64_t sum = 0;
     for (int64_t e = 0; e < expert; ++e) sum += rows(counts, e);

@@ -29,15 +29,15 @@ class ExecutionGraph {
   /// Calls of one layer in the order they are to run. Backward holds both backward passes.
   const std::vector<Call>& forward(uint32_t layer) const;
   const std::vector<Call>& backward(uint32_t layer) const;
-  /// Of a layer whose block runs forward again in front of its backward pass; what is made again selectively
+  /// Of a layer whose block runs forward again before its backward pass; what is recomputed selectively
   /// is part of backward().
   const std::vector<Call>& recompute(uint32_t layer) const;
   /// In the order of the flat vector, which is that of the buckets of schemes/training.h: last layer first,
   /// a layer's last tensor first.
   const std::vector<LearnedTensor>& learned() const;
   int64_t parameters() const;  ///< elements of the flat vector
-  /// Weights that stay as they are, in the same order in a flat vector of values of their own, and in memory
-  /// of their own, in which some may take fewer bits.
+  /// Weights that stay as they are, in the same order in a separate flat vector and separate
+  /// memory, in which some may take fewer bits.
   const std::vector<LearnedTensor>& frozen() const;
   int64_t frozen_elements() const;  ///< of that vector
   int64_t frozen_words() const;     ///< of 4 bytes, of that memory

@@ -6,7 +6,7 @@
 
 namespace tandem::exec {
 
-/// Of every normalisation behind which Graph::lower marked kernels (Kernel::fused, models/fused_norm.h),
+/// Of every normalisation after which Graph::lower marked kernels (Kernel::fused, models/fused_norm.h),
 /// where memory allows and no other device reads what lies in between: their calls become batch_norm_relu and
 /// its kin, in the normalisation's layer, and none are left in the rectifier's and the addition's. Tensors,
 /// their ids and parameters stay as they are; kernels of the model go with the calls that realise them.

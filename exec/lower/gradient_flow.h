@@ -13,7 +13,7 @@ namespace tandem::exec {
 /// How the passes of a slice of a model meet the world outside of it.
 struct SliceUse {
   std::vector<uint32_t> sent = {};  ///< layers of it whose outputs another device reads too
-  /// The gradients of parameters may be made long after those of the layers' inputs, not behind each layer's.
+  /// The gradients of parameters may be made long after those of the layers' inputs, not after each layer's.
   bool parts = false;
   /// The backend has batch_norm_relu and its kin (fused_norm.h).
   bool fuses = false;
@@ -23,11 +23,11 @@ struct SliceUse {
   uint32_t context = 0;          ///< place among the devices that divide each sequence
   const Graph* whole = nullptr;  ///< the model that it is a slice of; null: itself
   /// Of devices with uneven batches: times what the loss' gradient counts, its samples over those of a device
-  /// in the mean, and samples of all that share statistics (0: as many on each).
+  /// on average, and samples of all that share statistics (0: as many on each).
   float loss_weight = 1;
   int64_t norm_samples = 0;
   Recompute recompute = {};
-  /// That the layers' passes go over one after the other; none: all layers are one.
+  /// That the layers' passes go over one after another; none: all layers are one.
   std::vector<LayerRange> chunks = {};
   std::vector<LayerRange> chunks_of(uint32_t layers) const {
     return chunks.empty() ? std::vector<LayerRange>{{0, layers}} : chunks;

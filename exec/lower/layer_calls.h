@@ -42,8 +42,8 @@ inline constexpr TensorId kNoTensor = UINT32_MAX;
 
 /// What devices exchange in the middle of a pass over a layer.
 struct ExchangedTensors {
-  TensorId from = kNoTensor, to = kNoTensor;  ///< alike where it is changed in place
-  uint32_t before = 0;                        ///< behind so many of the pass' calls in the layer's list
+  TensorId from = kNoTensor, to = kNoTensor;  ///< equal where it is changed in place
+  uint32_t before = 0;                        ///< after that many of the pass' calls in the layer's list
   /// Of tokens that travel: how many of this device's go to each expert, int32, and how many of each device's
   /// come to each of this one's, [device, expert]. `back`: from the experts to where they came from.
   TensorId counts = kNoTensor, arrived = kNoTensor;
@@ -59,7 +59,7 @@ struct SliceTensors {
   TensorId partial =
       kNoTensor;  ///< sum of the gradients of readers that devices share: to be summed over those
   std::vector<ExchangedTensors> forward = {}, backward = {};  ///< in the middle of these passes, in order
-  // Where partners divide the sequence, of all their parts one behind the other:
+  // Where partners divide the sequence, of all their parts one after another:
   TensorId made = kNoTensor;            ///< what is summed and scattered to be the output
   TensorId made_gradient = kNoTensor;   ///< its gradient, gathered
   TensorId gathered = kNoTensor;        ///< the output, for forward ...
@@ -117,7 +117,7 @@ class LayerCalls {
   virtual std::size_t inputs() const = 0;
 
   virtual TensorId in(std::size_t input) = 0;
-  /// The same for the gradients of parameters: partners that divide the sequence gather it anew.
+  /// The same for the gradients of parameters: partners that divide the sequence gather it again.
   virtual TensorId in_again(std::size_t input) = 0;
   virtual TensorId out() = 0;
   /// The output is the input's memory: a view, or an activation in place. False (a fresh output was made
@@ -150,7 +150,7 @@ class LayerCalls {
   virtual TensorId label(int64_t elements, bool integer) = 0;
   virtual TensorId loss() = 0;
   /// The pass goes on when devices have exchanged what `what` names, whose `before` need not be said. In a
-  /// backward pass in front of all that makes parameters' gradients.
+  /// backward pass before all that makes parameters' gradients.
   virtual void exchange(Pass pass, ExchangedTensors what) = 0;
   /// The calls so far do not wait for that exchange of the pass, by its number; what follows does.
   virtual void await(Pass pass, std::size_t exchange) = 0;

@@ -68,7 +68,7 @@ class Recomputation {
 
   [[noreturn]] void refuse(uint32_t layer, const std::string& why) const {
     throw InputError(layers_[layer].attributes.place(),
-                     fmt::format("layer \"{}\" is made again (--recompute {}) in predictions alone, since {}",
+                     fmt::format("layer \"{}\" is recomputed (--recompute {}) only in predictions, since {}",
                                  layers_[layer].name, recompute_.text(), why));
   }
 

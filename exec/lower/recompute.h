@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Activations that are let go of behind their forward pass and made again for the backward pass, by the same
+// Activations that are let go of after their forward pass and recomputed for the backward pass, by the same
 // calls on memory of their own: the fourth phase of making a Graph executable (execution_graph.cpp). Internal
 // to exec.
 #include <vector>

@@ -39,8 +39,7 @@ Schedule schedule_direct(CollKind kind, const GroupShape& group) {
 }  // namespace
 
 void register_direct(Registry<CollectiveAlgorithm>& registry) {
-  registry.add({"direct",
-                "all pairs at once, one block each: two steps where every pair has a path of its own",
+  registry.add({"direct", "all pairs at once, one block each: two steps where every pair has its own path",
                 supported_by_direct, schedule_direct});
 }
 

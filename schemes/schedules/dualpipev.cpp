@@ -78,7 +78,7 @@ std::vector<Slot> slots_of_dualpipev(int32_t stage, const PipelineShape& shape) 
 
 void register_dualpipev(Registry<PipelineSchedule>& registry) {
   registry.add({.name = "dualpipev",
-                .summary = "two chunks a stage in a V, forward and backward passes in turns",
+                .summary = "two chunks a stage in a V, forward and backward passes alternate",
                 .source = "DeepSeek-AI 2024, DeepSeek-V3, section 3.2.1; PyTorch's ScheduleDualPipeV",
                 .refusal = refusal_of_dualpipev,
                 .slots = slots_of_dualpipev,

@@ -25,7 +25,7 @@ std::vector<Slot> slots_of_one_f_one_b(int32_t stage, const PipelineShape& shape
 
 void register_one_f_one_b(Registry<PipelineSchedule>& registry) {
   registry.add({.name = "1f1b",
-                .summary = "one forward and one backward pass in turns: few micro-batches are held",
+                .summary = "one forward and one backward pass alternate: few micro-batches are held",
                 .source = "Narayanan et al. 2019, PipeDream; 2021, Megatron-LM, section 2.2.1",
                 .refusal = nullptr,
                 .slots = slots_of_one_f_one_b,

@@ -47,12 +47,12 @@ Program compile_gossip(const Workload& work, const Cluster& cluster, const Optio
 void register_gossip(Registry<Scheme>& registry) {
   using Type = OptionSpec::Type;
   registry.add({"gossip",
-                "workers average their parameters with one other at a time and wait for nobody (AD-PSGD)",
+                "workers average their parameters with one other at a time, asynchronously (AD-PSGD)",
                 {{"partner", Type::choice, "random",
                   "whom a worker averages with in an iteration: any other, or the "
                   "next one of a ring",
                   "random|ring"},
-                 {"overlap", Type::flag, "on", "average while the gradient is computed, or behind it"}},
+                 {"overlap", Type::flag, "on", "average while the gradient is computed, or after it"}},
                 compile_gossip});
 }
 

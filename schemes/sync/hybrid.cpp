@@ -42,8 +42,7 @@ void register_hybrid(Registry<Scheme>& registry) {
   registry.add({"hybrid", "data, tensor, pipeline, expert and context parallelism in one grid of devices",
                 grid_options(), compile_hybrid, nullptr, replica_of_hybrid, pipeline_of<hybrid_split>,
                 offloads});
-  registry.add({"pipeline",
-                "a stage of consecutive layers on each device, micro-batches one behind the other",
+  registry.add({"pipeline", "a stage of consecutive layers on each device, micro-batches one after another",
                 pipeline_options(), compile_split<pipeline_split>, nullptr, nullptr,
                 pipeline_of<pipeline_split>, offloads});
   registry.add({"layer-split",

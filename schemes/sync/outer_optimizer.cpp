@@ -83,7 +83,7 @@ std::vector<OptionSpec> outer_options(std::vector<OptionSpec> own) {
 void register_outer_optimizer(Registry<Scheme>& registry) {
   using Type = OptionSpec::Type;
   registry.add(
-      {"diloco", "workers train alone; an outer optimiser steps by what they moved in the mean",
+      {"diloco", "workers train alone; an outer optimiser steps by their mean movement",
        outer_options({{"every", Type::count, "100", "iterations of local training between two outer steps",
                        "", 1, 65535},
                       {"outer", Type::choice, "nesterov", "the outer optimiser", "sgd|momentum|nesterov"},

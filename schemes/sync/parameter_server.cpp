@@ -371,18 +371,18 @@ void register_parameter_server(Registry<Scheme>& registry) {
          "servers that share the parameters; 0 = one per node (cpu, nodes) or device (gpu)", "", 0, 100000},
         {"placement", Type::choice, "spread",
          "where a bucket lives: an equal part on every server, or all of it on one: the one with the fewest "
-         "bytes so far, largest buckets first or in the order of the layers, or the servers by turns",
+         "bytes so far, largest buckets first or in the order of the layers, or one server after another",
          "spread|largest-first|in-order|round-robin"},
         {"slack", Type::count, "3", "ssp: iterations that the fastest worker may be ahead of the slowest", "",
          0, 1000000},
         {"n", Type::count, "1", "softsync: a version is made of workers/n gradients", "", 1, 100000},
-        {"backup", Type::count, "1", "backup: so many of the slowest gradients are dropped", "", 1, 100000},
+        {"backup", Type::count, "1", "backup: number of slowest gradients that are dropped", "", 1, 100000},
         {"overlap", Type::flag, "on", "push each bucket during backward, pull it under the next forward"},
         {"bucket", Type::bytes, "4MiB",
          "with overlap: gradients pushed together; 0B = every tensor on its own"},
         {"pull", Type::choice, "layer",
          "what a layer's forward waits for: the pull of its own parameters, or every pull; separate: as all, "
-         "asked for by a request of its own once the servers have answered every push",
+         "asked for by a separate request once the servers have answered every push",
          "layer|all|separate"},
         {"compression", Type::choice, "none",
          "pushes are gradients as they are, in 8 bits and a scale, or the largest alone; powersgd is for "

@@ -23,9 +23,9 @@ Shards shards_of(const Cluster& cluster, bool within_nodes) {
   const Mesh mesh = worker_mesh(cluster);
   if (!within_nodes || cluster.nodes == 1) return {cluster.devices, all_axes(mesh), 0};
   if (mesh.axes.size() == 1)
-    throw InputError("sharding-group=node: nodes with different numbers of devices do not shard alike");
+    throw InputError("sharding-group=node: every node needs the same number of devices");
   if (cluster.per_node == 1)
-    throw InputError("sharding-group=node: a node of one device has nobody to shard with; allreduce is that");
+    throw InputError("sharding-group=node: a node with one device has nothing to shard over; use allreduce");
   return {cluster.per_node, 2, 1};
 }
 

@@ -19,7 +19,7 @@ struct Bound {
   std::vector<IncastRound> incast;
   /// Seconds of one iteration's compute on worker 0 per (kernel kind, pass), to name the bottleneck.
   double by_kind[kKernelKinds][kPasses] = {};
-  double slowed_seconds = 0;  ///< what collectives beside them add to these
+  double slowed_seconds = 0;  ///< what simultaneous collectives add to these
 };
 
 /// Which instances are priced.

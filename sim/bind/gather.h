@@ -24,13 +24,13 @@ std::vector<uint32_t> order_by_need(const Plan& plan, Bytes credit);
 /// Elements of each bucket for Workload::buckets. `fine`: the plan of the same job with a bucket per tensor.
 /// A coordinator that looks every `cycle` (Horovod: HOROVOD_CYCLE_TIME, docs/tensor-fusion.rst) takes all
 /// that got ready since it last did, at most `most` bytes at once; its last look comes half a cycle after the
-/// last gradient, as it does in the mean. `merge`: a gradient waits for the next one where its own reduction
+/// last gradient, as it does on average. `merge`: a gradient waits for the next one where its own reduction
 /// could not start before that is ready, or would save less time than a start-up (Shi et al., MG-WFBP,
 /// INFOCOM 2019, algorithm 1), with the start-up and rate that `fine` gives its reductions. O(ops).
 std::vector<int64_t> gather(const Plan& fine, const Overheads& overheads, Bytes most);
 
-/// How long the last gradients of a step wait for a look every `cycle`: half of one in the mean, and so long
-/// that a step takes a cycle at least, since it needs a look of its own. `fine` as above. O(ops).
+/// How long the last gradients of a step wait for a look every `cycle`: half of one on average, and so long
+/// that a step takes a cycle at least, since it needs its own look. `fine` as above. O(ops).
 Time last_look(const Plan& fine, Time cycle);
 
 }  // namespace tandem::sim

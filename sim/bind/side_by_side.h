@@ -8,7 +8,7 @@
 namespace tandem::sim {
 
 /// `main` is measured; the others start with it and repeat until it has ended. Resources are the same when
-/// their names are. A job's roles keep their order behind those of the jobs before it and are called
+/// their names are. A job's roles keep their order after those of the jobs before it and are called
 /// "beside1 worker" and so on. Cost: O(roles, ops, transfers and resources of all).
 Plan side_by_side(const Plan& main, const std::vector<Plan>& others);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The one door to what things cost. Two rooms are behind it: sim/cost/stock_costs.h prices by descriptions of
-// devices, links and frameworks, sim/cost/machine_costs.h by what was measured on one machine. The binder
+// The one door to what things cost. It has two implementations: sim/cost/stock_costs.h prices by descriptions
+// of devices, links and frameworks, sim/cost/machine_costs.h by what was measured on one machine. The binder
 // knows only this file.
 #include <map>
 #include <memory>
@@ -92,7 +92,7 @@ class Costs {
   /// One collective op of a group, whose root is the first of `members`. `awaited`: nothing else goes on
   /// while ranks agree to begin it, since it is the iteration's last, or in the middle of a pass.
   Transfer collective(const Op& op, std::span<const VertexId> members, bool awaited);
-  /// How many times as long as alone the task's kernels and a collective take beside each other; asked after
+  /// How many times as long as alone the task's kernels and a collective take at the same time; asked after
   /// collective(). `seconds`: of the collective alone, above 0.
   virtual Beside beside(const Op& op, const Transfer& collective, double seconds, const Task& task,
                         VertexId at) = 0;
@@ -105,13 +105,13 @@ class Costs {
   virtual const Transfer& message(const Channel& channel, VertexId from, VertexId to, Bytes bytes) = 0;
   /// Merging one gradient of `bytes` into a store's shard at `at`.
   virtual Time merge(const Store& store, VertexId at, Bytes bytes) = 0;
-  /// Copying so many bytes of a store's shard at `at` for a reply. Nothing is merged there meanwhile.
+  /// Copying that many bytes of a store's shard at `at` for a reply. Nothing is merged there meanwhile.
   virtual Time snapshot(const Store& /*store*/, VertexId /*at*/, Bytes /*bytes*/) { return {}; }
 
   virtual KernelTime kernel(const Kernel& kernel, VertexId at) = 0;
-  /// `distance`: of a step's kernels on the device at `at`, in the mean by time.
+  /// `distance`: of a step's kernels on the device at `at`, on average by time.
   virtual CostError error(VertexId at, double distance) = 0;
-  /// What makes steps with so many seconds of compute differ, on a machine that was measured.
+  /// What makes steps with that many seconds of compute differ, on a machine that was measured.
   virtual std::optional<Disturbance> disturbance(double compute_seconds) const = 0;
   /// What was assumed so far for lack of measurements, in words.
   virtual std::vector<std::string> extrapolates() const = 0;
@@ -131,7 +131,7 @@ class Costs {
   virtual Transfer collective_alone(const Op& op, std::span<const VertexId> members) = 0;
   /// What ranks exchange to agree on a reduction: seconds.
   virtual double agreement(bool awaited) const = 0;
-  /// The host issues the ops of such a role, on a clock of its own.
+  /// The host issues the ops of such a role, on its own clock.
   virtual bool host_issues(VertexId at, Site site) const = 0;
 
   const CostInput& input() const { return in_; }

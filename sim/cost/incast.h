@@ -17,7 +17,8 @@
 //   below three segments q = 1 - s^W.
 // - Of very many senders those that wait make room for others: P / 8 of them, which have eight places each,
 //   get through, so that q <= 1 - w / 8.
-// - The round waits if any does, 1 - (1 - q)^N. Those N q begin anew, from one segment on (RFC 5681, 3.1), at
+// - The round waits if any does, 1 - (1 - q)^N. Those N q begin again, from one segment on (RFC 5681, 3.1),
+// at
 //   the same time, and so on, until what they have left fits. R is the sum, at most N b / P: between two
 //   timeouts at least what fits gets through.
 // - With marks (DCTCP) windows stop growing near two segments before anything is lost, so that W = 2

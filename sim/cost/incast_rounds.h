@@ -19,7 +19,7 @@ struct ManyToMany {
   double bytes = 0;    ///< from each to each
   double at_once = 1;  ///< share of the senders that send in the same round
   double as_one = 1;   ///< devices of a node that share its connections, each with its part of the bytes
-  bool alone = false;  ///< each receiver has a round of its own, at another time than its neighbours
+  bool alone = false;  ///< each receiver has its own round, at another time than its neighbours
 };
 
 /// Keeps a reference to `system`. Not thread safe.

@@ -13,7 +13,7 @@ double decode_seconds(const Job& job);
 /// The same on the device, in batches: 2.92 Gpixel/s, which is nvJPEG's rate on an A100 for a thousand images
 /// of 551 x 676 at once, 7,830 a second (pytorch/vision#8495). Other devices are taken to be as fast. A
 /// sample of 110 KB has 500 x 375 pixels, as the mean image of ImageNet does (recalled); others are in
-/// proportion. Training does not slow down beside it: an A100 decodes in units of their own.
+/// proportion. Training does not slow down meanwhile: an A100 decodes in separate units.
 double device_decode_seconds(const Job& job);
 
 }  // namespace tandem::sim

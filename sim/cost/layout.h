@@ -30,7 +30,7 @@ class LayoutInput {
   const Library& library;
   const Group& group;
   const CollKind kind;
-  /// What stands behind the layout's name and a slash, for those that need more than the group.
+  /// What stands after the layout's name and a slash, for those that need more than the group.
   std::string_view parameters;
 
  private:

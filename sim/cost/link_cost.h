@@ -45,7 +45,7 @@ class LinkCost {
   /// Makes of a transfer of post() one of `bytes` > 0, whose cost per message weighs differently.
   void resize(Transfer& posted, double bytes) const;
   /// The resource of the thread that serves the connection of v's process to that of `peer`, both ways: they
-  /// take turns by the peer's node. kNoThread where no thread touches the bytes.
+  /// alternate by the peer's node. kNoThread where no thread touches the bytes.
   uint32_t thread_of(VertexId v, VertexId peer);
   static constexpr uint32_t kNoThread = UINT32_MAX;
   /// Of the scheme's messages.

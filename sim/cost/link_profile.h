@@ -37,8 +37,8 @@ struct Protocol {
 };
 
 /// How a benchmark drives the library (nccl-tests: -t, -g, -n). What it reports is more than the collective
-/// takes: one thread launches the kernels of all its devices in turn, and the loop starts and ends with all
-/// devices idle.
+/// takes: one thread launches the kernels of all its devices one by one, and the loop starts and ends with
+/// all devices idle.
 struct Harness {
   int threads = 1;  ///< of one process
   int gpus_per_thread = 1;

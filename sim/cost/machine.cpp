@@ -204,7 +204,7 @@ void MachineProfile::read_transfers(const Json& d) {
   }
   if (const Json* old = d.find("wire"))
     throw InputError(old->place(),
-                     "\"wire\" is of version 0.1: make the profile anew (tandem measure, tandem fit)");
+                     "\"wire\" is of version 0.1: make the profile again (tandem measure, tandem fit)");
   input_ = InputRates::from_json(d.find("input"));
   if (d.find("tcp") == nullptr) return;
   for (const Json& row : d.at("tcp").items()) {

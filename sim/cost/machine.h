@@ -22,7 +22,7 @@
 
 namespace tandem::sim {
 
-/// From where to where a copy goes. Of devices with memory of their own (GPUs) all are measured, `peer` where
+/// From where to where a copy goes. Of devices with their own memory (GPUs) all are measured, `peer` where
 /// there are several; of those that compute in the host's memory `memory` alone.
 enum class CopyWay : uint8_t {
   memory,  ///< within the host's
@@ -57,7 +57,7 @@ class MachineProfile {
   const std::string& machine() const { return machine_; }
   const std::string& date() const { return date_; }
   const KernelNeighbours& kernels() const { return *kernels_; }
-  double kernel_overhead() const { return kernel_overhead_; }  ///< of a kernel in a step beside its own time
+  double kernel_overhead() const { return kernel_overhead_; }  ///< of a kernel in a step besides its own time
   /// All launches of a kernel, in a step that moves `step`, while `active` workers compute. Of more workers
   /// than cores, and than were measured to share a GPU, each gets its part all the time. On a GPU with what
   /// passes until the next kernel starts.
@@ -67,13 +67,13 @@ class MachineProfile {
   /// idle.
   double seconds_unknown(const Kernel& kernel, int64_t active, Bytes step) const;
   double op_overhead() const { return op_overhead_; }  ///< of issuing one op of a program
-  /// Among so many workers in shared memory; log-log between measured sizes.
+  /// Among that many workers in shared memory; log-log between measured sizes.
   double all_reduce(double bytes, int64_t ranks) const;
   /// Seconds; where no such way was measured, there is none: devices are one, or compute in the host's
   /// memory.
   double copy(double bytes, CopyWay way = CopyWay::memory) const;
-  /// Seconds of an optimiser's step in the host's memory that reads and writes so many bytes; where none was
-  /// measured, as long as copies that read and write as much.
+  /// Seconds of an optimiser's step in the host's memory that reads and writes that many bytes; where none
+  /// was measured, as long as copies that read and write as much.
   double host_update(double moved) const;
   bool apart() const { return !copy_[static_cast<std::size_t>(CopyWay::to_device)].empty(); }  ///< as GPUs
   /// One message over loopback between nodes that this machine emulates, as a step of a ring all-reduce sends
@@ -83,8 +83,8 @@ class MachineProfile {
   double tcp_cpu(double bytes) const;  ///< processor time that it takes, of one rank
   bool has_tcp() const { return !tcp_.empty(); }
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
-  /// Do so many workers that do not wait for each other take turns on the cores, as measured? Then a kernel
-  /// takes as long as beside as many as there are cores, and the rest is in Disturbance::shared.
+  /// Do that many workers that do not wait for each other share the cores in time slices, as measured? Then a
+  /// kernel takes as long as with as many workers as there are cores, and the rest is in Disturbance::shared.
   bool takes_turns(int64_t active) const { return active > cores_ && !turns().empty(); }
   /// Of threads that share a core; none where devices compute apart from their hosts.
   std::span<const Time> turns() const { return apart() ? std::span<const Time>() : turns_; }
@@ -94,16 +94,16 @@ class MachineProfile {
   Time least_turn() const;
   /// What makes steps with `seconds` of compute differ, while `active` workers compute: recordings of workers
   /// that did not wait for each other, with a core each, and turns where `active` are more than cores.
-  /// `lock_step`: all wait for each other, so that the slowest sets the time, and what one loses in turns on
-  /// a core another has gained.
+  /// `lock_step`: all wait for each other, so that the slowest sets the time, and what one loses in time
+  /// slices on a core another has gained.
   Disturbance disturbance(int64_t active, double seconds, bool lock_step) const;
-  /// Relative standard error of a step's compute whose kernels are so far from measured ones, in the mean by
+  /// Relative standard error of a step's compute whose kernels are so far from measured ones, on average by
   /// time: as graphs left out of the fit show, as a graph's own steps differ, and as what passes between
   /// kernels differs.
   double error(double distance) const {
     return std::hypot(std::hypot(error_per_distance_ * distance, step_sigma_), error_of_overhead_);
   }
-  double error_of_several() const { return error_of_several_; }  ///< what workers beside each other add to it
+  double error_of_several() const { return error_of_several_; }  ///< what simultaneous workers add to it
   const InputRates& input() const { return input_; }
   /// Its model number, "H200" or "3090": the first word of the machine's name with three digits; "" without.
   const std::string& model() const { return model_; }

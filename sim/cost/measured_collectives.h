@@ -70,8 +70,9 @@ class CollectiveCorrection {
 struct MeasuredCollectives {
   std::string source;
   std::vector<MeasuredCollective> all;
-  /// What bears most on an operation among so many devices; null where nothing does. Other numbers of devices
-  /// say nothing: on published tables stock figures are nearer than figures carried over from another number.
+  /// What bears most on an operation among that many devices; null where nothing does. Other numbers of
+  /// devices say nothing: on published tables stock figures are nearer than figures carried over from another
+  /// number.
   const MeasuredCollective* find(std::string_view kind, int64_t devices) const;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The constants that NCCL chooses algorithms and protocols by. Data: calibration/profiles/nccl_tuning.json,
-// with NCCL's file and version beside each.
+// with NCCL's file and version next to each.
 #include <map>
 #include <string>
 #include <string_view>
@@ -24,7 +24,7 @@ struct NcclTuning {
     double most_channels = 0;  ///< that the search finds, before it splits them
     double least_rate = 0;     ///< slower channels are tried above this share of the rate found
     double split_least = 0;    ///< slower channels are never split ...
-    double split_few = 0;      ///< ... but up to so many of this rate and more always
+    double split_few = 0;      ///< ... but up to that many of this rate and more always
   };
   /// What a protocol leaves of the rings' rate, from a version on.
   struct Rate {
@@ -47,7 +47,7 @@ struct NcclTuning {
     double base = 0;
     std::size_t most_heads = 0;    ///< members that head a channel
     double chunk = 0;              ///< bytes per channel and member that go at once
-    std::vector<Smaller> smaller;  ///< chunk for buffers below so many rounds of the chunk so far
+    std::vector<Smaller> smaller;  ///< chunk for buffers below that many rounds of the chunk so far
   };
   /// Trees with the protocol for long messages.
   struct Tree {

@@ -75,7 +75,7 @@ class KernelNeighbours {
   /// other ways for these. Set on those of ResNeXt-50 on an H200 in fp32, where cuDNN's take 2.5 times as
   /// long as is said here, and tf32: with that profile's 0.07 a distance it is a factor of two.
   static constexpr double kUnlike = 10;
-  /// `apart`: measured on a device with memory of its own, a GPU.
+  /// `apart`: measured on a device with its own memory, a GPU.
   KernelNeighbours(std::vector<KernelSample> samples, std::vector<KernelCurve> curves, bool apart = false);
   /// All `repeat` launches in a step that moves `step`. `distance`, when given, receives that of the nearest
   /// sample, at most kFar, or kUnlike.

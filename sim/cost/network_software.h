@@ -2,7 +2,7 @@
 #pragma once
 // What a byte and a message between nodes cost the threads that move them: serialisation, system calls and
 // copies through host memory, by library and transport. Where a NIC moves the bytes itself (verbs), nothing.
-// Data: calibration/profiles/network_software.json, a source beside every figure.
+// Data: calibration/profiles/network_software.json, a source for every figure.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,10 +21,10 @@ struct NetworkSoftware {
   double message = 0;  ///< seconds of a thread per message, at each end
   double handling =
       0;            ///< bytes/s at which a server process sums and applies gradients; 0 = its memory's rate
-  double step = 0;  ///< seconds that a collective's step between nodes takes beside wire and library
+  double step = 0;  ///< seconds that a collective's step between nodes takes besides wire and library
   bool whole = false;  ///< the transport's latency holds what the library takes for a step
   int trips = 1;       ///< one-way messages that must follow each other before a receiver has the data
-  bool flush = false;  ///< one trip more for bulk data, which a read behind it makes visible to the device
+  bool flush = false;  ///< one trip more for bulk data, which a read after it makes visible to the device
   std::vector<std::string> protocols;   ///< of collectives that the transport can carry; empty: all
   std::vector<std::string> algorithms;  ///< that collectives over several nodes may take; empty: all
   bool binds() const { return !thread.empty(); }
@@ -40,7 +40,8 @@ NetworkSoftware network_software(std::string_view library, const System& system,
 void carry(Library& library, const NetworkSoftware& transport, double latency);
 
 /// Seconds that a process takes to send or receive a small message of a control plane: MPI's over the
-/// system's communication.control where that is said ("rdma": verbs beside sockets), else over its transport.
+/// system's communication.control where that is said ("rdma": verbs in addition to sockets), else over its
+/// transport.
 double control_message(const System& system);
 
 }  // namespace tandem::sim

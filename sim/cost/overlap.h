@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What collectives and the kernels beside them cost each other. Data: calibration/profiles/overlap.json.
+// What collectives and simultaneous kernels cost each other. Data: calibration/profiles/overlap.json.
 //
-// A collective that runs in a kernel holds multiprocessors, which products beside it then lack, and moves
+// A collective that runs in a kernel holds multiprocessors, which simultaneous products then lack, and moves
 // bytes through the memory of its members, which all kernels share:
 //
 //   units   = each * max(1, bus rate / rate of a channel), at most `most`; in an NVLink switch its channels
@@ -40,7 +40,7 @@ struct Taken {
 };
 Taken taken(const Transfer& collective, double seconds, const Device& device);
 
-/// How many times as long as alone a kernel and a collective take beside each other, both at least 1.
+/// How many times as long as alone a kernel and a collective take at the same time, both at least 1.
 struct Beside {
   double kernel = 1, collective = 1;
   double lost = 0;  ///< seconds that kernels lose besides, per second that the collective takes alone
@@ -53,7 +53,7 @@ Beside beside(const Taken& taken, bool product, double memory);
 /// of the threads that compute, half the time each; kernels are cut evenly over the cores (oneDNN,
 /// balance211), so that all wait for that one. On 24 cores whose threads are bound, Horovod's thread costs a
 /// step a factor of 1.2 while it only looks every few milliseconds whether there is work
-/// (horovod/horovod#2804: 27.8 images/s, 23.2 beside it; 9.2 where nothing is bound).
+/// (horovod/horovod#2804: 27.8 images/s, 23.2 during it; 9.2 where nothing is bound).
 Beside beside_on_processor(bool own_cores);
 
 }  // namespace tandem::sim

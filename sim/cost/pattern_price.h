@@ -43,7 +43,7 @@ void add_tree_correction(PatternPrice& p, double size);
 void add_copies(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
                 const Library& library);
 
-/// Where data goes one way: seconds of the steps behind the first, over which members work on different
+/// Where data goes one way: seconds of the steps after the first, over which members work on different
 /// calls; else 0.
 double overlap_of_calls(const Pattern& p, const Protocol& protocol, const Library& library);
 

@@ -11,7 +11,7 @@ namespace tandem::sim {
 
 /// `input.profile`: one of kernel costs. Throws InputError where it cannot be read.
 /// `measured`: of a GPU such as the system has, in place of that profile. What its kernels took holds what
-/// issuing them took, so that hosts take no time, and each device has a GPU of its own.
+/// issuing them took, so that hosts take no time, and each device has its own GPU.
 std::shared_ptr<Costs> stock_costs(const CostInput& input,
                                    std::shared_ptr<const MachineProfile> measured = nullptr);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Instances that take turns on fewer processors than there are of them, as Linux' fair scheduler lets threads
-// of equal weight: round robin, whoever wakes goes to the end of the line. A processor's turns end by its
-// clock's ticks, whoever has got it in between: else two that hand a lock to each other would do so for ever.
+// Instances that share fewer processors in time slices than there are of them, as Linux' fair scheduler lets
+// threads of equal weight: round robin, whoever wakes goes to the end of the line. A processor's turns end by
+// its clock's ticks, whoever has got it in between: else two that hand a lock to each other would do so for
+// ever.
 #include <cstdint>
 #include <deque>
 #include <vector>

@@ -71,13 +71,13 @@ Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
   }
   if (!plan.disturbance.none() && folds_noise(plan, options)) {
     Trace trace = run_folded(plan, options);
-    trace.reason = "so many ops that each stage is one row, as slow as the slowest of its devices";
+    trace.reason = "too many ops for a row per device: each stage is one row, as slow as its slowest device";
     return trace;
   }
   const std::string differs = what_differs(plan);
   Trace trace = differs.empty() ? run_folded(plan, options) : run_sweep(plan, options);
   trace.reason = "no transfers can slow each other, so times follow by max and plus";
-  trace.reason += differs.empty() ? "; all instances of a role are alike and fold to one" : "; " + differs;
+  trace.reason += differs.empty() ? "; all instances of a role are equal and fold to one" : "; " + differs;
   return trace;
 }
 

@@ -38,7 +38,7 @@ class EventEngine {
     int64_t start = 0;  ///< of the op that runs
     int64_t ready = 0;  ///< the same, without waiting for other members of a collective
     uint32_t iteration = 0;
-    uint32_t op = 0;       ///< in the role's list; its end, behind the lane's last
+    uint32_t op = 0;       ///< in the role's list; its end, after the lane's last
     uint32_t sending = 0;  ///< messages of a send that have not left yet; of a recv that waits its port
     State state = State::blocked;
   };
@@ -149,7 +149,7 @@ class EventEngine {
   void message_event(uint32_t slot, uint32_t lane_id);
   void arrive(uint32_t slot);
   void joined(uint32_t store, uint32_t worker, uint32_t key);
-  /// The workers have made the iterations in front of those that count, in the mean.
+  /// The workers have made the iterations before those that count, on average.
   bool run_in() const {
     return trace_.worker_iterations >= int64_t{options_.run_in} * int64_t{roles_[0].count};
   }

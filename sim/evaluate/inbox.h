@@ -46,7 +46,7 @@ class Inbox {
 
  private:
   /// Of an (instance, key): recvs done, the version of each source, then for `depth_` numbers of messages by
-  /// turns so many sources heard and the stamp of each.
+  /// turns that many sources heard and the stamp of each.
   std::size_t stride() const { return std::size_t{1 + sources_} * (1 + depth_); }
   uint32_t* box(uint32_t instance, uint32_t key) {
     return &data_[(std::size_t{instance} * keys_ + key) * stride()];

@@ -128,7 +128,7 @@ class Recorder {
   /// Plan::transfers[index] ran once more, `count` times.
   void transfer(int32_t index, int64_t count = 1) { runs_[static_cast<std::size_t>(index)] += count; }
   void message(const Transfer& transfer);
-  /// Does keep() of this iteration leave spans, beside what it adds up?
+  /// Does keep() of this iteration leave spans, besides what it adds up?
   bool keeps_spans(uint32_t iteration) const {
     return iteration + static_cast<uint32_t>(options_.kept_iterations) >= made_[0];
   }
@@ -147,7 +147,7 @@ class Recorder {
   };
 
   /// Consecutive ops of a call of a routine, from `before` on. They begin at `begin`, where the compute lane
-  /// is free, and use the lanes of the mask `lanes` beside it.
+  /// is free, and use the lanes of the mask `lanes` meanwhile.
   struct CallOps {
     const OpList::Part* part = nullptr;
     uint32_t before = 0, lanes = 0;
@@ -168,7 +168,7 @@ class Recorder {
   /// wait for.
   void describe(uint32_t role, uint32_t iteration, const CallOps& call, const std::vector<uint32_t>& inputs,
                 std::vector<int64_t>& key) const;
-  /// Before the first and behind the last of the ops.
+  /// Before the first and after the last of the ops.
   void begin_call(uint32_t role);
   CallEffect end_call(uint32_t role, const CallOps& call);
   /// The same again, instead of the ops. `compute_end`: of their compute lane.

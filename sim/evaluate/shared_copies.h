@@ -17,7 +17,7 @@ namespace tandem::sim {
 /// Instances whose copies pass common links are a cluster. One run of a copy op is a fluid problem of its
 /// cluster alone, with max-min fair rates as the events have, provided that
 ///   - all copies of the run before have left when the first of the next sets out (run() throws if not), and
-///   - what other lanes move over these links at that time fits beside them (exact() tells, at the end).
+///   - what other lanes move over these links at that time fits as well (exact() tells, at the end).
 /// Then nothing else changes these copies' rates, nor they others'. Memory O(instances + runs + times at
 /// which others might lack room). For one thread at a time.
 class SharedCopies {
@@ -33,7 +33,7 @@ class SharedCopies {
   /// A run of an op of another lane that has transfers, all of them between `begin` and `end`; of one lane in
   /// order.
   void beside(uint32_t role, uint32_t op, int64_t begin, int64_t end);
-  /// Whether all that was moved beside copies left them their rates.
+  /// Whether all that was moved during copies left them their rates.
   bool exact();
 
  private:
@@ -51,7 +51,7 @@ class SharedCopies {
     double bytes = 0, rate = 0;
     int64_t start = 0, end = kNever, delay = 0;
   };
-  /// Copies took so much of a link for a time, that not everything else has room beside them.
+  /// Copies took so much of a link for a time, that not everything else has room as well.
   struct Busy {
     int64_t begin = 0, end = 0;
     double load = 0;

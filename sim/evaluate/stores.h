@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Versioned parameters and the clocks behind gates (schemes/semantics.md, entry 4).
+// Versioned parameters and the clocks of gates (schemes/semantics.md, entry 4).
 #include <cstdint>
 #include <vector>
 

@@ -9,13 +9,13 @@
 
 namespace tandem::sim {
 
-/// Ops that go on beside each other cannot be swept in the order of their lists; nothing else is wrong. For
+/// Ops that go on at the same time cannot be swept in the order of their lists; nothing else is wrong. For
 /// one thread at a time.
 class OutOfOrder : public ProgramError {
   using ProgramError::ProgramError;
 };
 
-/// Sweeps all roles by turns, each as far as it gets without a message that is not sent yet. A `Sweep` is
+/// Sweeps all roles round robin, each as far as it gets without a message that is not sent yet. A `Sweep` is
 /// made of (plan, role, options, recorder, mail) and has advance(), done() and count_transfers(); `mail` is
 /// what they have in common. Throws ProgramError where the program is not static, and OutOfOrder.
 template <typename Sweep, typename Mail>

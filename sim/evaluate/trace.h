@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What an evaluation leaves behind: the same for every evaluator. Plain values; a Trace belongs to its
+// What an evaluation leaves: the same for every evaluator. Plain values; a Trace belongs to its
 // caller.
 #include <cstdint>
 #include <map>
@@ -16,11 +16,11 @@ namespace tandem::sim {
 
 struct EvaluateOptions {
   int32_t iterations = 20;      ///< of each worker; of a free-running program their mean (semantics.md 1.7)
-  int32_t most_iterations = 0;  ///< so many of a free-running program whose rate is not steady yet
-  int32_t run_in = 0;           ///< so many of them, which every worker has made in the mean before staleness
+  int32_t most_iterations = 0;  ///< at most, of a free-running program whose rate is not steady yet
+  int32_t run_in = 0;           ///< those of them that every worker has made on average before staleness
                                 ///< and dropped gradients are counted, of a free-running program time, too
-  int32_t kept_iterations = 4;  ///< spans kept for the timeline: the last so many iterations ...
-  int32_t kept_instances = 8;   ///< ... of the first so many instances of each role
+  int32_t kept_iterations = 4;  ///< spans kept for the timeline: the last that many iterations ...
+  int32_t kept_instances = 8;   ///< ... of the first that many instances of each role
   bool fingerprint = true;      ///< fill Trace::fingerprint: two thirds of a sweep over many rows
 };
 
@@ -45,7 +45,7 @@ inline constexpr int kMovePush = kCollKinds, kMovePull = kCollKinds + 1, kMovePe
                      kMoveData = kMoveTensor + kCollKinds + 1, kMoves = kMoveData + kCollKinds + 1;
 std::string move_name(int move);
 
-/// What an evaluation leaves behind. Memory: O(instances + iterations + links), never their product.
+/// What an evaluation leaves. Memory: O(instances + iterations + links), never their product.
 struct Trace {
   std::string evaluator;  ///< "events", "sweep", "folded"
   std::string reason;     ///< why this one
@@ -63,7 +63,7 @@ struct Trace {
   Time busy[kLanes];
   /// Of the same: time without compute, along the chain of ops that its next compute op waited for.
   Time exposed[kWaits];
-  Time filling;                      ///< of exposed[input]: the first batch's, in front of all compute
+  Time filling;                      ///< of exposed[input]: the first batch's, before all compute
   Time moved[kMoves];                ///< exposed[communication] by kind
   std::map<uint32_t, Time> awaited;  ///< exposed[waiting] by worker, or by device of a grid
   Time exposed_to(Wait wait) const { return exposed[static_cast<int>(wait)]; }
@@ -74,7 +74,7 @@ struct Trace {
   std::vector<double> link_bytes;              ///< [link] payload x weight carried
   int64_t versions = 0;                        ///< summed over shards and keys
   int64_t dropped = 0;                         ///< gradients dropped as late, after the run-in
-  /// Of the gradients that reached a store, so many were merged.
+  /// Of the gradients that reached a store, how many were merged.
   double kept_share() const {
     const auto kept = static_cast<double>(staleness.count());
     return dropped == 0 ? 1 : kept / (kept + static_cast<double>(dropped));

@@ -3,7 +3,7 @@
 // PyTorch's caching allocator as a model: what it rounds, what it asks of the driver, what it cannot reuse.
 // The rules and constants are those of c10/cuda/CUDACachingAllocator.cpp (PyTorch 1.0 to 2.x, default
 // settings): blocks in multiples of 512 B; up to 1 MiB from segments of 2 MiB, below 10 MiB from segments of
-// 20 MiB, larger ones from a segment of their own in multiples of 2 MiB; best fit; split when at least 512 B
+// 20 MiB, larger ones from their own segment in multiples of 2 MiB; best fit; split when at least 512 B
 // (small) or more than 1 MiB (large) remain; neighbours merge when freed; before it fails it gives free
 // segments back.
 #include <cstdint>

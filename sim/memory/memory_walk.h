@@ -53,13 +53,13 @@ class Walk {
     bool trained = false;  // it or a layer before it has parameters
     int64_t size = 4;      // bytes an element of its output
     uint32_t unit = 0;     // whose parameters are gathered together; 0 = outside of blocks
-    bool again = false;    // made again in backward, with its block
+    bool again = false;    // recomputed in backward, with its block
     bool remakes = false;  // its output alone is, for its readers' backward passes
     int32_t readers = 0;   // layers that read its output
     int64_t apart = 1;     // products of which it consists: autocast casts the input for each
     Id output = kNone, gradient = kNone;
     Id whole = kNone;         // its output, gathered of all parts of a sequence
-    std::vector<Id> kept;     // dropped behind its backward pass
+    std::vector<Id> kept;     // dropped after its backward pass
     std::vector<Id> weights;  // half copies under autocast
   };
   struct Unit {
@@ -70,7 +70,7 @@ class Walk {
     bool remade = false;
     std::vector<Id> inputs{};         // from outside, kept for making it again
     std::vector<uint32_t> outside{};  // which these are, where they are offloaded
-    std::map<uint32_t, Id> saved{};   // layer -> its output, which is not made again
+    std::map<uint32_t, Id> saved{};   // layer -> its output, which is not recomputed
     std::vector<Id> gradients{};
   };
   struct Live {  // what is held for one micro-batch
@@ -129,7 +129,7 @@ class Walk {
     return layers_[i].type != nullptr && node_[i].readers == 0 && !is_loss(i) && i + 1 < layers_.size();
   }
   int64_t parameter_size() const { return half_ && weights_ != MemoryHabits::Weights::fp32 ? 2 : 4; }
-  /// Gradients are summed beside parameters of 2 bytes, in fp32.
+  /// Gradients are summed in fp32, with parameters of 2 bytes.
   bool sums_apart() const { return in_.habits.fp32_sums && parameter_size() == 2; }
   int64_t gradient_size() const { return sums_apart() ? 4 : parameter_size(); }
   static int64_t share(int64_t n, int64_t holders) { return (n + holders - 1) / holders; }

@@ -23,7 +23,7 @@ class Flows {
   void start(int64_t now, std::span<const Use> uses, double cap, double bytes, uint64_t tag);
   /// Takes out the flows done by `now` (requires now <= next()) and appends their tags in increasing order.
   void finish(int64_t now, std::vector<uint64_t>& tags);
-  /// Shares the links anew from `now` on. Call once per time, after all start() and finish() of it.
+  /// Shares the links again from `now` on. Call once per time, after all start() and finish() of it.
   void update(int64_t now);
   /// When the next flow finishes; kNever when none does.
   int64_t next() const { return next_.least(); }

@@ -20,14 +20,14 @@ class LevelOrder {
   };
   /// Items are numbers below `items`, keys finite and >= 0.
   explicit LevelOrder(std::size_t items) : rank_(items, 0), entries_{{0, 0}}, marks_{Mark::no} {}
-  /// Requires that the item is not in the list. O(items behind it).
+  /// Requires that the item is not in the list. O(items after it).
   void add(uint32_t item, double key) {
     rank_[item] = static_cast<uint32_t>(entries_.size());
     entries_.push_back({key, item});
     marks_.push_back(Mark::no);
     move(item, key);
   }
-  /// O(items behind it).
+  /// O(items after it).
   void erase(uint32_t item) {
     from_ = std::min<std::size_t>(from_, rank_[item] - 1);
     for (std::size_t at = rank_[item]; at + 1 < entries_.size(); ++at)
@@ -35,7 +35,7 @@ class LevelOrder {
     entries_.pop_back();
     marks_.pop_back();
   }
-  /// Key of the item in front of this one, 0 of the first.
+  /// Key of the item before this one, 0 of the first.
   double before(uint32_t item) const { return entries_[rank_[item] - 1].key; }
   void mark(uint32_t item, bool on = true) {
     const uint32_t at = rank_[item];
@@ -74,8 +74,8 @@ class LevelOrder {
   }
   std::vector<uint32_t> rank_;  ///< [item]: its place in entries_
   std::vector<Entry> entries_;  ///< from 1 on, by key; [0] is below all
-  std::vector<Mark> marks_;     ///< beside entries_
-  std::size_t from_ = 0;        ///< none in front of it is marked
+  std::vector<Mark> marks_;     ///< parallel to entries_
+  std::size_t from_ = 0;        ///< none before it is marked
 };
 
 }  // namespace tandem::sim

@@ -12,7 +12,7 @@
 
 namespace tandem::sim {
 
-/// Every link has a queue of its own with room for all that waits, so that a link with work never idles and
+/// Every link has its own queue with room for all that waits, so that a link with work never idles and
 /// its total rate is its capacity. A transfer queues at all its links at once, so none waits for another: all
 /// together end when they would under fair sharing, single ones earlier.
 /// For one thread at a time.

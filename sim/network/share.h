@@ -22,18 +22,18 @@ namespace tandem::sim {
 ///
 /// Links with room to spare are "cold" and hear nothing: each deals out more of its capacity to its flows
 /// than they use. A flow that rises beyond what was dealt out to it, and a new one, asks for more, and a cold
-/// link that has no more to deal is looked at anew. Levels are right to a relative 1e-12. Deterministic.
+/// link that has no more to deal is looked at again. Levels are right to a relative 1e-12. Deterministic.
 ///
 /// Without rounding the order of levels ends it: what is below the level in hand is final. Nothing proves
 /// that rounding errors cannot make two links call on each other for ever, where an overfull link begins the
-/// order anew. So visits to links are counted, and beyond many times the usual number all rates are formed
+/// order again. So visits to links are counted, and beyond many times the usual number all rates are formed
 /// from nothing (fill()), which takes as many rounds as there are flows at most. For one thread at a time.
 class FairShare {
  public:
   using FlowId = uint32_t;
   /// Visits within one solution, for each hot link; a few are usual.
   static constexpr std::size_t kMostVisits = 1000;
-  /// Throws InputError for a capacity that is not finite or negative. `most_visits`: beyond so many a
+  /// Throws InputError for a capacity that is not finite or negative. `most_visits`: beyond that many a
   /// solution is formed from nothing.
   explicit FairShare(std::vector<double> capacity, std::size_t most_visits = kMostVisits);
   /// Registers a flow; ids are reused after remove(). `uses` is copied; uses of one link add up. cap 0 =
@@ -66,7 +66,7 @@ class FairShare {
   };
   struct Flow {
     uint32_t first = 0, count = 0;  ///< its shares in pool_
-    uint32_t hot = 0;               ///< the first so many of them are of hot links
+    uint32_t hot = 0;               ///< the first that many of them are of hot links
     uint32_t room = 0;              ///< shares reserved
   };
   /// What flows that a link limits use of another one, together.
@@ -135,7 +135,7 @@ class FairShare {
   void refresh();
 
   std::size_t most_visits_;
-  uint32_t idle_;  ///< bottleneck of flows that have none yet, of level 0; behind it every flow's cap
+  uint32_t idle_;  ///< bottleneck of flows that have none yet, of level 0; after it every flow's cap
   std::vector<Link> link_;
   std::vector<LinkFacts> facts_;              ///< [link]
   std::vector<uint8_t> is_touched_;           ///< [link]

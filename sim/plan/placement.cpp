@@ -35,7 +35,7 @@ Cluster make_cluster_behind(const System& system, const Cluster& other, int64_t 
       other.first + (other.per_node == 0 ? other.devices : (other.nodes - 1) * all + other.per_node);
   if (first + devices > system.accelerator_count()) {
     throw InputError(
-        fmt::format("{} has {} devices: {} are left beside the job before, not {}; a larger one: "
+        fmt::format("{} has {} devices: {} are left by the previous job, not {}; a larger one: "
                     "--set nodes={}",
                     system.name(), system.accelerator_count(), system.accelerator_count() - first, devices,
                     (first + devices + all - 1) / all));
@@ -90,8 +90,8 @@ std::vector<std::vector<VertexId>> place(const Program& program, const System& s
           const int64_t node = cluster.first / all + cluster.nodes + i;
           if (node >= system.nodes()) {
             throw InputError(
-                fmt::format("{} servers on nodes of their own need {} nodes; {} has {}: --set nodes={}",
-                            count, node - i + count, system.name(), system.nodes(), node - i + count));
+                fmt::format("{} servers on separate nodes need {} nodes; {} has {}: --set nodes={}", count,
+                            node - i + count, system.name(), system.nodes(), node - i + count));
           }
           at.push_back(system.host_of(system.accelerator(node * all)));
           break;

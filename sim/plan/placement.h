@@ -15,8 +15,8 @@ namespace tandem::sim {
 Cluster make_cluster(const System& system, int64_t devices);
 /// The same of a machine with as many such nodes as that takes.
 Cluster grown_cluster(const System& system, int64_t devices);
-/// As make_cluster(), beside another job: the next free ones behind those that `other` uses, in order.
-/// Servers on nodes of their own follow the last node used.
+/// As make_cluster(), with another job: the next free ones after those that `other` uses, in order.
+/// Servers on their own nodes follow the last node used.
 Cluster make_cluster_behind(const System& system, const Cluster& other, int64_t devices);
 
 /// The i-th accelerator used, node-major.

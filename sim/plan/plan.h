@@ -29,7 +29,7 @@ struct Transfer {
   /// what they allow in `cap`.
   std::vector<Use> resolved = {};
   /// A collective's, of every member's device while it runs: multiprocessors, and bytes through its memory
-  /// per byte of payload. The binder makes of them what kernels beside it lose.
+  /// per byte of payload. The binder makes of them what simultaneous kernels lose.
   double units = 0, traffic = 0;
   double spread = 0;  ///< standard error of the logarithm of its time (sim/cost/link_spread.h)
   /// min(cap, min over uses of capacity / weight), bytes/s; infinite with neither cap nor uses.
@@ -67,21 +67,21 @@ struct Stragglers {
   bool operator==(const Stragglers&) const = default;
 };
 /// Pauses in which a device that trains stands still, as when its host does something else. They begin at
-/// random in the time that it computes (a Poisson process), one in `every` seconds in the mean, and last an
+/// random in the time that it computes (a Poisson process), one in `every` seconds on average, and last an
 /// exponential time with mean `length` seconds, those of a slower device as much longer. 0: none.
 struct Pauses {
   double every = 0, length = 0;
   bool operator==(const Pauses&) const = default;
 };
 
-/// Threads of role 0's instances that take turns on processors: instance i on processor i modulo their
+/// Threads of role 0's instances that share processors in time slices: instance i on processor i modulo their
 /// number. Whoever has it keeps it to the end of the turn that is going on there if others want it, or until
 /// it waits.
 struct SharedCores {
   uint32_t cores = 0;       ///< 0: nobody shares one
   std::vector<Time> turns;  ///< as a machine showed them; processors begin at different ones, and go around
   /// An instance is one thread, which also makes its messages: it keeps its processor meanwhile. Else its
-  /// lanes are threads, and what it sends beside its computation waits for the end of a turn.
+  /// lanes are threads, and what it sends while it computes waits for the end of a time slice.
   bool one_thread = false;
   Time least;  ///< that who gets a processor in the middle of a turn has it
 };
@@ -119,7 +119,7 @@ inline bool has_transfer(const Op& op) {
 }
 
 /// The host launches it on the device: RoleCosts::issued. What it does itself, as an update of what is
-/// offloaded, it does beside that, in threads of its own.
+/// offloaded, it does in parallel, in its own threads.
 inline bool launched(const Op& op) { return op.kind == OpKind::compute && op.lane == Lane::compute; }
 
 /// Durations and transfers of one role's ops. Instances fall into classes with equal costs; class_of
@@ -149,7 +149,7 @@ struct RoleCosts {
   bool on_devices = false;
 };
 
-/// Executions in an iteration of a split model up to which every instance has transfers of its own: a million
+/// Executions in an iteration of a split model up to which every instance has its own transfers: a million
 /// are then evaluated (Simulation::steps), in about a second.
 inline constexpr int64_t kOwnExecutions = 200'000;
 
@@ -177,7 +177,7 @@ struct Plan {
     virtual Time snapshot(uint32_t /*store*/, uint32_t /*key*/, uint32_t /*shard*/) { return {}; }
   };
   std::shared_ptr<Messages> messages;
-  /// Several jobs side by side (sim/bind/side_by_side.h): the first so many roles are the job that is
+  /// Several jobs side by side (sim/bind/side_by_side.h): the first that many roles are the job that is
   /// measured; the others repeat until it has ended, and their stores count for nothing. 0 = all are one job.
   uint32_t measured_roles = 0;
   bool measured(uint32_t role) const { return measured_roles == 0 || role < measured_roles; }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/data.h"
 #include "base/json.h"
@@ -16,17 +17,31 @@ using testing::HasSubstr;
 
 const std::string kPublished = "calibration/data/published/";
 
-TEST(Validate, WritesATableForEachSourceBesideTheDocument) {
+TEST(Validate, WritesPagesAndATableForEachSourceNextToTheDocument) {
   const Scratch folder;
   const std::string source = data_root() + "/" + kPublished + "pytorch_ddp_dgx1v.json";
   const auto result = tool({"validate", source, "--out", folder.file("V.md"), "--threads", "2"});
   ASSERT_EQ(result.status, 0) << result.err;
   const std::string document = slurp(folder.file("V.md"));
   EXPECT_THAT(document, HasSubstr("## Aims"));
-  EXPECT_THAT(document, HasSubstr("(calibration/validation/pytorch_ddp_dgx1v.csv)"));
-  EXPECT_EQ(document.find("## Collectives"), std::string::npos) << "of one file the rates alone";
+  EXPECT_THAT(document, HasSubstr("(docs/validation/sources.md)"));
+  EXPECT_EQ(document.find("docs/validation/collectives.md"), std::string::npos)
+      << "of one file the rates alone";
+  EXPECT_FALSE(std::filesystem::exists(folder.file("docs/validation/collectives.md")));
+  EXPECT_THAT(slurp(folder.file("docs/validation/sources.md")),
+              HasSubstr("(../../calibration/data/published/pytorch_ddp_dgx1v.json)"));
+  EXPECT_THAT(slurp(folder.file("docs/validation/rates.md")), HasSubstr("## The 20 worst"));
   const std::string table = slurp(folder.file("calibration/validation/pytorch_ddp_dgx1v.csv"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 11) << "a header and ten rows";
+}
+
+TEST(Validate, PrintsOneDocumentWithoutOut) {
+  const std::string source = data_root() + "/" + kPublished + "held_out_zenith.json";
+  const auto result = tool({"validate", source});
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* section : {"## Aims", "## Known gaps", "## By group", "## Sources"})
+    EXPECT_THAT(result.out, HasSubstr(section));
+  EXPECT_EQ(result.out.find("## Pages"), std::string::npos) << "there are none";
 }
 
 TEST(Validate, SaysInJsonWhereItStands) {

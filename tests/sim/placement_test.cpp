@@ -73,7 +73,7 @@ TEST(Placement, AJobBesideTakesTheNextFreeDevices) {
   EXPECT_EQ(make_cluster_behind(s, make_cluster(s, 9), 2).first, 9);
   EXPECT_EQ(make_cluster_behind(s, make_cluster(s, 16), 8).devices, 8) << "all that are left";
   EXPECT_THAT(refusal([&] { make_cluster_behind(s, make_cluster(s, 16), 9); }),
-              HasSubstr("24 devices: 8 are left beside the job before, not 9; a larger one: --set nodes=4"));
+              HasSubstr("24 devices: 8 are left by the previous job, not 9; a larger one: --set nodes=4"));
 }
 
 TEST(Placement, ServersStandOnTheWorkersNodesOrBehindThem) {
@@ -88,9 +88,8 @@ TEST(Placement, ServersStandOnTheWorkersNodesOrBehindThem) {
                                  s.host_of(s.accelerator(0))));
   EXPECT_THAT(at[2], ElementsAre(s.host_of(s.accelerator(16))));
   p.roles[2].mesh.axes[0].size = 2;
-  EXPECT_THAT(
-      refusal([&] { place(p, s, make_cluster(s, 12)); }),
-      HasSubstr("2 servers on nodes of their own need 4 nodes; ethernet-cluster has 3: --set nodes=4"));
+  EXPECT_THAT(refusal([&] { place(p, s, make_cluster(s, 12)); }),
+              HasSubstr("2 servers on separate nodes need 4 nodes; ethernet-cluster has 3: --set nodes=4"));
   const Cluster behind = make_cluster_behind(s, make_cluster(s, 8), 8);
   p.roles[0].mesh.axes[0].size = 8;
   p.roles[2].mesh.axes[0].size = 1;

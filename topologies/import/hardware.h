@@ -41,7 +41,7 @@ double pcie_generation(const Device& gpu);
 const PcieFigures& pcie_figures(double gigatransfers);
 /// "3" for 8 GT/s.
 int pcie_number(double gigatransfers);
-/// The connection behind a total rate in GB/s: 15.75 is 8 GT/s x16, 7.88 is x8; unknown for 0.
+/// The connection that has a total rate in GB/s: 15.75 is 8 GT/s x16, 7.88 is x8; unknown for 0.
 PcieLink pcie_link(double gigabytes_per_second);
 
 /// Whether GPUs of this architecture can have NVLink or xGMI.
@@ -56,7 +56,7 @@ std::vector<std::string> bridged_models();
 double cable_rate(const std::string& pci_id);
 /// Between two NUMA nodes.
 LinkFigures socket_figures(const Device& cpu);
-/// A GPU's own way to its CPU beside PCIe; bandwidth 0 where there is none.
+/// A GPU's own way to its CPU besides PCIe; bandwidth 0 where there is none.
 LinkFigures c2c_figures(const Device& gpu);
 bool offers_peer_access(const Device& gpu);
 /// Whether it is one GPU on a PCIe card, and how many lanes that has.

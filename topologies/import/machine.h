@@ -109,7 +109,7 @@ std::pair<int, int> count_processors(const std::vector<int>& ranges);
 /// "mlx5_0 and 2 more": for notes.
 std::string list_some(const std::vector<std::string>& names);
 
-/// A note that so few cores for so many GPUs are hardly all that the machine has.
+/// A note that so few cores for that many GPUs are hardly all that the machine has.
 std::string few_cores(int cores, int gpus);
 
 /// Most GPUs, NICs and NUMA nodes that one node may have: with them a system file stays within its own

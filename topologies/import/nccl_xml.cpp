@@ -330,7 +330,7 @@ Machine NcclReader::read() {
   out_.knows_cables = gpu_elements_ > 0;
   cables();
   remarks();
-  if (out_.number_cpus() > 0) out_.notes.push_back("NUMA ids that are -1 or double are numbered anew");
+  if (out_.number_cpus() > 0) out_.notes.push_back("NUMA ids that are -1 or appear twice are renumbered");
   out_.collapse();
   narrow_uplinks();
   out_.number_gpus();

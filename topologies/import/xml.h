@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// XML of untrusted origin: parsed by pugixml without DTDs and entities of its own, bounded in size and depth,
+// XML of untrusted origin: parsed by pugixml without DTDs and custom entities, bounded in size and depth,
 // with the line of every element for messages.
 #include <cstdint>
 #include <memory>

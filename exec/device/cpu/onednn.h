@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// oneDNN behind one door: 2.6 and 3.x look alike from here, and so does its absence.
+// One door to oneDNN: 2.6 and 3.x look the same from here, and so does its absence.
 #include <optional>
 #include <string>
 

@@ -7,7 +7,7 @@
 namespace tandem::exec::cuda {
 
 /// Which tile of which head a block works on, all in the grid's x, which alone may be large. Blocks start in
-/// the order of x: those of the same tile of all heads beside each other.
+/// the order of x: those of the same tile of all heads next to each other.
 struct TilePlace {
   int64_t sample, head, tile;
   __device__ TilePlace(int64_t batch, int64_t heads) {
@@ -60,7 +60,7 @@ __device__ inline Query query_of(const AttentionShape& a, int64_t b, int64_t h, 
   return {log_sums[a.row(b, h) + i], inner[a.row(b, h) + i], seen_by(a, i, begin)};
 }
 
-/// Over so many neighbouring lanes, which hold one row.
+/// Over that many neighbouring lanes, which hold one row.
 template <int Lanes>
 __device__ float row_max(float v) {
   for (int d = Lanes / 2; d > 0; d /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffU, v, d));

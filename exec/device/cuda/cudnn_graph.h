@@ -60,7 +60,7 @@ constexpr int64_t kX = 'x', kY = 'y', kW = 'w';
 Descriptor convolution_graph(const Call& call, const ConvShape& shape, const Types& types,
                              cudnnHandle_t handle);
 
-/// Names of the tensors in attention's graphs; what is between them gets names behind these.
+/// Names of the tensors in attention's graphs; what is between them gets names after these.
 enum AttentionTensor : int64_t {
   kQ = 1,
   kK,

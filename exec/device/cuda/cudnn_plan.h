@@ -65,9 +65,9 @@ struct Refusals {
   std::string text() const;
 };
 
-/// At most so many, best estimate first, or the one that is known to be the fastest. Left out is what depends
-/// on timing, rounds more than `libraries.precision` says or wants more workspace than workspace_limit().
-/// Slow: some engines are compiled for the geometry. Throws nothing.
+/// At most that many, best estimate first, or the one that is known to be the fastest. Left out is what
+/// depends on timing, rounds more than `libraries.precision` says or wants more workspace than
+/// workspace_limit(). Slow: some engines are compiled for the geometry. Throws nothing.
 std::vector<Plan> candidates(const Descriptor& graph, const std::optional<Origin>& known, std::size_t most,
                              const Libraries& libraries, Refusals& refusals);
 

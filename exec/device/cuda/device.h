@@ -154,7 +154,7 @@ __device__ inline float block_max(float v) {
   for (unsigned w = 0; w < warps; ++w) v = fmaxf(v, part[w]);
   return v;
 }
-/// Threads of a block that walks a row of so many elements: a power of two from 32 to 1024.
+/// Threads of a block that walks a row of that many elements: a power of two from 32 to 1024.
 inline unsigned row_threads(int64_t elements) {
   unsigned threads = kWarp;
   while (threads < 1024 && threads * 4 < elements) threads *= 2;
@@ -189,7 +189,7 @@ bool neighbours_at(int wide, const T*... at) {
   return ((reinterpret_cast<uintptr_t>(at) % std::min<std::size_t>(16, sizeof(T) * wide) == 0) && ...);
 }
 
-/// Threads side by side over so many items, at most a warp: a power of two. The rest of a block of kThreads
+/// Threads side by side over that many items, at most a warp: a power of two. The rest of a block of kThreads
 /// takes other rows.
 inline unsigned lanes_for(int64_t items) {
   unsigned lanes = 1;

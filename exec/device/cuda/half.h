@@ -18,11 +18,11 @@ constexpr bool is_half(Precision p) { return p == Precision::bf16 || p == Precis
 /// weights of products that are in 1.
 CopyWish wants_copies(const Call& call, Precision precision);
 
-/// Prepares a gemm or a convolution (of any pass) whose operands are {output, two inputs of 2 bytes behind
+/// Prepares a gemm or a convolution (of any pass) whose operands are {output, two inputs of 2 bytes after
 /// pointers to float[, bias]}. Output and bias are of 2 bytes when call.half(0), else float.
 using PrepareHalf = std::function<Prepared(const Call& call)>;
 
-/// The call with copies in 2 bytes of those inputs that are stored in 4: those that a launch has behind the
+/// The call with copies in 2 bytes of those inputs that are stored in 4: those that a launch has after the
 /// operands (Call::copied), else made in scratch, 256-byte aligned; sums are of 4 bytes.
 Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prepare);
 

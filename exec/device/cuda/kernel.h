@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The table of CUDA kernels: every .cu file adds its functions to it. The same files, compiled as C++ for a
+// The table of CUDA kernels: every .cu file adds its functions to it. The same files, compiled as C++ for an
 // emulated device, are how the tests hold them to the CPU's results without a GPU.
 #include <array>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "base/precision.h"
 #include "exec/lower/call.h"
 
-struct CUstream_st;  // CUDA's own name behind cudaStream_t
+struct CUstream_st;  // CUDA's own name of cudaStream_t
 
 namespace tandem::exec::cuda {
 
@@ -96,7 +96,7 @@ const Table& own_kernels();
 /// the format of these, bf16 or fp16.
 Prepared prepare_own(const Call& call, Precision half);
 /// Steps of other calls, which need no scratch but the column sum: strided.cu's move between tensors that are
-/// stored alike, as fp32, bf16 or fp16; and {sums[columns], x}.
+/// stored in one format, fp32, bf16 or fp16; and {sums[columns], x}.
 Prepared prepare_move(const Strided& move, Precision stored);  // half.cu
 Prepared prepare_column_sum(int64_t rows, int64_t columns);    // basic.cu
 /// Enqueues such a step on these operands.
@@ -136,7 +136,7 @@ void set_state(State* slot, const State& state, LossScale* loss, bool begins, St
 void judge(const float* gradients, const State* state, int64_t elements, Stream stream);
 /// DeviceSession::unscale in fp16.
 void unscale(float* gradients, const State* state, bool alone, int64_t elements, Stream stream);
-/// To a convolution's output: bias of its channel, which lie innermost (`last`) or in front of the positions.
+/// To a convolution's output: bias of its channel, which lie innermost (`last`) or before the positions.
 /// Both are stored as bf16, fp16 or, by any other format, float.
 void add_bias(void* y, const void* bias, Precision stored, int64_t batch, int64_t channels, int64_t positions,
               bool last, Stream stream);

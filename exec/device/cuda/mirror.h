@@ -18,7 +18,7 @@ struct WeightSwap {
   WeightSwap(const Call& transposed, bool back);
   int64_t count() const { return groups * outer * taps * inner; }
 };
-/// Enqueues. Formats: fp32, bf16 or fp16; both alike, or from 2 bytes to fp32.
+/// Enqueues. Formats: fp32, bf16 or fp16; both the same, or from 2 bytes to fp32.
 void swap_weights(void* to, Precision to_format, const void* from, Precision from_format, const WeightSwap& s,
                   Stream stream);
 

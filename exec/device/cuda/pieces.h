@@ -19,7 +19,7 @@ struct Pieces {
         count(range.piece_count),
         first(range.first) {}
 
-  /// The first piece that ends behind element i. A search, which waits for memory: to be made while other
+  /// The first piece that ends after element i. A search, which waits for memory: to be made while other
   /// reads are under way.
   __device__ int64_t find(int64_t i) const {
     int64_t low = 0, high = count;

@@ -48,11 +48,11 @@ struct CudaFindings {
   std::vector<CudaLibrary> libraries;  ///< that it needs, in loading order; empty when it is absent
   std::string missing;                 ///< plugin absent, library absent, no driver or no device; or ""
 };
-/// TANDEM_CUDA_PLUGIN names the plugin's file (and no other is tried); else it is looked for beside the
+/// TANDEM_CUDA_PLUGIN names the plugin's file (and no other is tried); else it is looked for next to the
 /// program. Libraries come from TANDEM_NVIDIA_WHEELS (<site-packages>/nvidia) where it holds them, else from
 /// the loader's path or /usr/local/cuda. Slow the first time (libraries of several 100 MB); throws nothing.
 const CudaFindings& cuda_findings();
-/// The same search, made anew; for tests of its outcomes.
+/// The same search once more; for tests of its outcomes.
 CudaFindings find_cuda();
 
 }  // namespace tandem::exec

@@ -50,7 +50,7 @@ struct Libraries {
 
 /// The workspace that products are planned for, and any plan may want.
 constexpr std::size_t kLeastWorkspace = 256UL << 20;
-/// So many bytes a plan may want: a quarter of what is free and held now, 256 MiB at least.
+/// Bytes that a plan may want: a quarter of what is free and held now, 256 MiB at least.
 std::size_t workspace_limit(const Libraries& libraries);
 /// Makes the workspace so large at least. The device is idle afterwards.
 void grow_workspace(Libraries& libraries, std::size_t bytes);
@@ -161,7 +161,7 @@ bool reaches(int gpu, int other);
 /// kernel_list.cpp: loads all own kernels on the device, once a process; `device` is the calling thread's.
 /// Throws DeviceError.
 void load_kernels(int device);
-int64_t kernel_count();  ///< so many there are
+int64_t kernel_count();  ///< how many there are
 
 /// nccl.cpp: null where NCCL is absent, or two members share a GPU. NCCL takes one route for all that a
 /// process does (its environment variables NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, set here): another one throws

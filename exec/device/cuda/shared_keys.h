@@ -20,8 +20,8 @@ inline bool shares_keys(const Call& attention) {
 inline int64_t own_key_row(const AttentionShape& a) { return 2 * a.heads * a.size; }
 inline int64_t own_key_words(const AttentionShape& a) { return (a.key * own_key_row(a) / 2 + 63) / 64 * 64; }
 
-/// The backward pass of `shared` with keys and values for every head, of so many of its samples, which divide
-/// the batch, that copies and their gradients take no more than this, or of one sample.
+/// The backward pass of `shared` with keys and values for every head, of that many of its samples, which
+/// divide the batch, that copies and their gradients take no more than this, or of one sample.
 inline Call with_own_keys(const Call& shared, Bytes most = Bytes{256 << 20}) {
   const AttentionShape a(shared);
   TANDEM_CHECK(shared.function == Function::attention_backward && a.whole() && a.heads % a.kv_heads == 0);

@@ -14,7 +14,7 @@ struct TensorGroup {
   static constexpr int kMost = 64;  ///< what a launch's arguments have room for
   int count = 0;
   int64_t first[kMost], elements[kMost], state[kMost];
-  int64_t chunks[kMost + 1];  ///< of the tensors in front of this one
+  int64_t chunks[kMost + 1];  ///< of the tensors before this one
 
   /// Whose chunk is that?
   __device__ int find(int64_t chunk) const {
@@ -57,7 +57,7 @@ __device__ inline float usable(const State& s, float gradient) {
 }
 __device__ inline bool skipped(const State& s) { return s.loss != nullptr && s.loss->skips != 0; }
 
-/// Where an update's copies of parameters are, if it has some, behind so many operands. Never changes once
+/// Where an update's copies of parameters are, if it has some, after that many operands. Never changes once
 /// made: any thread may ask.
 class UpdateCopies {
  public:

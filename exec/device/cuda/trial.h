@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Trying a library's ways on memory of their own. Internal to the plugin.
+// Trying a library's ways on their own memory. Internal to the plugin.
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -17,7 +17,7 @@ std::mutex& one_trial();
 /// There is no memory for a trial.
 struct NoRoom {};
 
-/// Memory of its own for a trial: numbers of 0.008 to 2 in any format of 2 or 4 bytes, since zeros run faster
+/// Separate memory for a trial: numbers of 0.008 to 2 in any format of 2 or 4 bytes, since zeros run faster
 /// than data. 256-byte aligned; of 256 bytes at least. Throws NoRoom.
 /// For one thread at a time.
 class TrialMemory {
@@ -42,8 +42,8 @@ class TrialMemory {
 };
 
 /// Of one run in a row of five, in milliseconds; nothing when it fails. `run` enqueues on the stream and says
-/// whether that was taken. Copies within `busy`, of so many bytes, keep the device at work until the host has
-/// issued all.
+/// whether that was taken. Copies within `busy`, of that many bytes, keep the device at work until the host
+/// has issued all.
 std::optional<float> time_of(const std::function<bool()>& run, cudaStream_t stream, void* busy,
                              std::size_t bytes);
 

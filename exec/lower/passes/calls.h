@@ -21,8 +21,8 @@ inline Call make_call(Function function, Pass pass, std::vector<TensorId> operan
   return c;
 }
 
-/// Start values of a weight with so many inputs a result: uniform with the variance 2 / inputs (He et al.
-/// 2015, arXiv 1502.01852, equation 10) or, in front of nothing that cuts half away, 1 / inputs.
+/// Start values of a weight with that many inputs a result: uniform with the variance 2 / inputs (He et al.
+/// 2015, arXiv 1502.01852, equation 10) or, before nothing that cuts half away, 1 / inputs.
 inline float he_bound(int64_t inputs) { return std::sqrt(6.0F / static_cast<float>(inputs)); }
 inline float lecun_bound(int64_t inputs) { return std::sqrt(3.0F / static_cast<float>(inputs)); }
 

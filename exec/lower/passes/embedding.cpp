@@ -83,7 +83,7 @@ void cls_token(LayerCalls& l) {
 void register_embedding(Registry<LayerExecution>& registry) {
   registry.add({"embedding", "rows of the table; a dense gradient", embedding});
   registry.add({"position-embedding", "a strided sum", position_embedding});
-  registry.add({"cls-token", "a strided copy behind the token", cls_token});
+  registry.add({"cls-token", "a strided copy after the token", cls_token});
 }
 
 }  // namespace tandem::exec

@@ -73,7 +73,7 @@ void mse(LayerCalls& l) {
 void register_loss(Registry<LayerExecution>& registry) {
   registry.add({"softmax", "one pass over each row", softmax});
   registry.add({"cross-entropy",
-                "one number a row kept beside the logits, which makes them probabilities again",
+                "one number a row kept with the logits, which turns them into probabilities again",
                 cross_entropy});
   registry.add({"mse", "mean over all elements", mse});
 }

@@ -71,7 +71,7 @@ Pattern lay_relay(const LayoutInput& input) {
   return p;
 }
 
-/// Kernels of its own, of which the README says what they reach on H800 (docs/legacy.md): 153 GB/s of
+/// Kernels of its own, of which the README says what they reach on H800 (of its legacy kernels): 153 GB/s of
 /// NVLink's 160 in a node, and over 8 nodes 51 GB/s of tokens sent, the eighth that stays included, of a
 /// NIC's 50.
 std::vector<Protocol> relaying(const Library& library) {
