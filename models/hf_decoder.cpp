@@ -60,6 +60,20 @@ class Block {
   JsonWriter attention(std::initializer_list<std::string> from) const;
   void attend(const std::string& reads);
   void attend_latent(const std::string& reads);
+  void attend_compressed(const std::string& reads);
+  void gate_attention(const std::string& reads);
+  std::string index(const std::string& queries, const std::string& reads);
+  std::string streams_in(const std::string& from, const char* name);
+  /// Sums with the residual stream, or with all of them.
+  void sum(std::initializer_list<std::string> of, const char* name = nullptr);
+  void add_per_layer();
+  /// Which of the model's parameters it is: of layers with a window, where these have their own.
+  std::string own(const char* name) const {
+    const bool other = std::string_view(name) == "heads"      ? d_.window_heads > 0
+                       : std::string_view(name) == "kv_heads" ? d_.window_kv_heads > 0
+                                                              : d_.window_head_dim > 0;
+    return layer_.windowed && other ? fmt::format("window_{}", name) : name;
+  }
   void mix(const std::string& reads);
   void attend_or_mix(const std::string& reads);
   void add_named(JsonWriter layer, const char* name) {
@@ -67,6 +81,8 @@ class Block {
     add(std::move(layer));
   }
   void experts(const std::string& reads);
+  void experts_beside(const std::string& reads);
+  JsonWriter routed(std::initializer_list<std::string> from) const;
   void feed_forward(const std::string& reads);
   void dense(const std::string& prefix, const std::string& features, bool bias, const std::string& reads);
 
@@ -86,10 +102,11 @@ void Block::norm(const std::string& name, const std::string& from) {
 JsonWriter Block::attention(std::initializer_list<std::string> from) const {
   JsonWriter out = from.size() > 0 ? hf_from_several("attention", from) : JsonWriter{{"type", "attention"}};
   out["split"] = "heads";
-  for (const char* key : {"heads", "head_dim", "fused"}) out[key] = std::string("=") + key;
-  out["causal"] = true;
+  for (const char* key : {"heads", "head_dim"}) out[key] = "=" + own(key);
+  out["fused"] = "=fused";
+  if (d_.causal) out["causal"] = true;
   if (d_.rotary) out["rotary"] = true;
-  if (d_.sinks) out["sinks"] = true;
+  if (d_.sinks == 1 || (d_.sinks == 2 && layer_.windowed)) out["sinks"] = true;
   if (layer_.windowed) out["window"] = d_.window;
   if (!d_.fused) {
     out["dropout"] = d_.dropout;
@@ -99,17 +116,70 @@ JsonWriter Block::attention(std::initializer_list<std::string> from) const {
 }
 
 void Block::attend(const std::string& reads) {
-  add(hf_packed(hf_linear("qkv", "columns", "=(heads+2*kv_heads)*head_dim", d_.qkv_bias, reads),
-                d_.packed_qkv, 3));
+  const std::string heads = own("heads"), keys = own("kv_heads"), dim = own("head_dim");
+  const bool one = d_.keys_as_values && !layer_.windowed, wide = d_.value_dim > 0;
+  const std::string features = layer_.shares ? fmt::format("={}*{}", heads, dim)
+                               : one         ? fmt::format("=({}+{})*{}", heads, keys, dim)
+                               : wide        ? fmt::format("=({}+{})*{}+{}*value_dim", heads, keys, dim, keys)
+                                             : fmt::format("=({}+2*{})*{}", heads, keys, dim);
+  add(hf_packed(
+      hf_linear("qkv", "columns", features, d_.qkv_bias, layer_.indexed ? index(reads, reads) : reads),
+      d_.packed_qkv,
+      layer_.shares ? 1
+      : one         ? 2
+                    : 3));
   JsonWriter out = attention({});
-  out["kv_heads"] = "=kv_heads";
+  out["kv_heads"] = "=" + keys;
+  if (wide) out["v_head_dim"] = "=value_dim";
+  if (layer_.shares) out["shared_keys"] = true;
+  if (one && !layer_.shares) out["keys_as_values"] = true;
   if (d_.packed_qkv && d_.rotary && d_.fused) out["values_in_place"] = true;
   constexpr const char* kOver[] = {"", "head", "width", "heads"};
   if (d_.qk_norm > 0) out["qk_norm"] = true;
+  if (d_.value_norm && !layer_.shares) out["value_norm"] = true;
   if (d_.qk_norm > 1) out["qk_norm_over"] = kOver[d_.qk_norm];
   if (d_.qk_norm > 0 && !d_.qk_scales) out["qk_norm_affine"] = false;
   if (d_.qk_norm > 0 && d_.qk_norm_bias) out["qk_norm_bias"] = true;
   add(std::move(out));
+}
+
+/// The indexer of an attention, which hands on what it names first.
+std::string Block::index(const std::string& queries, const std::string& reads) {
+  JsonWriter indexer = hf_from_several("indexer", {queries, reads});
+  indexer["heads"] = d_.index_heads;
+  indexer["head_dim"] = d_.index_dim;
+  if (d_.index_block > 0) indexer["blocks"] = d_.index_block;
+  if (d_.streams > 0) indexer["ratio"] = d_.sparse_ratio;
+  add_named(std::move(indexer), "indexer");
+  return "indexer";
+}
+
+/// DeepSeek-AI 2026, DeepSeek-V4, section 2.3.
+void Block::attend_compressed(const std::string& reads) {
+  linear("query_down", "whole", "=query_rank", false, reads);
+  norm("query_norm");
+  linear("query", "whole", "=heads*head_dim", false,
+         layer_.indexed ? index("query_norm", reads) : "query_norm");
+  linear("kv", "whole", "=head_dim", false, reads);
+  norm("kv_norm");
+  const bool more = layer_.indexed || layer_.compressed;
+  if (more) {
+    JsonWriter compressor = {{"type", "compressor"}, {"from", reads}, {"features", "=head_dim"}};
+    compressor["ratio"] = layer_.indexed ? d_.sparse_ratio : d_.heavy_ratio;
+    if (layer_.indexed) compressor["overlap"] = true;
+    add_named(std::move(compressor), "compressed");
+  }
+  JsonWriter out = more ? hf_from_several("compressed-attention", {"query", "kv_norm", "compressed"})
+                        : hf_from_several("compressed-attention", {"query", "kv_norm"});
+  for (const char* key : {"heads", "head_dim", "fused"}) out[key] = std::string("=") + key;
+  out["window"] = d_.window;
+  if (layer_.indexed) out["top"] = d_.top;
+  if (d_.rope_dim > 0) out["rope_dim"] = "=rope_dim";
+  if (d_.dropout > 0) out["dropout"] = d_.dropout;
+  add(std::move(out));
+  add_named(
+      {{"type", "grouped-linear"}, {"groups", d_.out_groups}, {"features", d_.out_groups * d_.out_rank}},
+      "projection_down");
 }
 
 /// DeepSeek-AI 2024, DeepSeek-V2, figure 3 and section 2.1.
@@ -119,13 +189,7 @@ void Block::attend_latent(const std::string& reads) {
     norm("query_norm");
   }
   std::string query = d_.query_rank > 0 ? "query_norm" : reads;
-  if (d_.index_heads > 0) {
-    JsonWriter indexer = hf_from_several("indexer", {query, reads});
-    indexer["heads"] = d_.index_heads;
-    indexer["head_dim"] = d_.index_dim;
-    add_named(std::move(indexer), "indexer");
-    query = "indexer";
-  }
+  if (layer_.indexed) query = index(query, reads);
   linear("query", "columns", "=heads*head_dim", false, query);
   linear("kv_down", "whole", "=kv_rank+rope_dim", d_.qkv_bias, reads);
   add({{"type", "slice"}, {"name", "latent"}, {"axis", 1}, {"end", "=kv_rank"}});
@@ -186,6 +250,19 @@ void Block::mix(const std::string& reads) {
   add_named(std::move(out), "mixer");
 }
 
+/// By the sigmoid of a product: a number of each feature, or of each head.
+void Block::gate_attention(const std::string& reads) {
+  const bool of_heads = d_.attention_gate == 2;
+  layers_.back()["name"] = "attention";
+  linear("attention_gate", "columns",
+         of_heads ? "=" + own("heads") : fmt::format("={}*{}", own("heads"), own("head_dim")), d_.gate_bias,
+         reads);
+  add_named({{"type", "sigmoid"}}, "attention_weight");
+  JsonWriter out = hf_from_several("mul", {"attention", "attention_weight"});
+  if (of_heads) out["groups"] = "=" + own("head_dim");
+  add(std::move(out));
+}
+
 /// Up to "projection".
 void Block::attend_or_mix(const std::string& reads) {
   if (layer_.mixed || d_.both) {
@@ -193,13 +270,8 @@ void Block::attend_or_mix(const std::string& reads) {
     linear(d_.both ? "mixer_projection" : "projection", "whole", "=hidden", d_.mix_bias);
     if (!d_.both) return;
   }
-  d_.kv_rank > 0 ? attend_latent(reads) : attend(reads);
-  if (d_.attention_gate) {
-    layers_.back()["name"] = "attention";
-    linear("attention_gate", "columns", "=heads*head_dim", d_.gate_bias, reads);
-    add_named({{"type", "sigmoid"}}, "attention_weight");
-    add(hf_from_several("mul", {"attention", "attention_weight"}));
-  }
+  d_.streams > 0 ? attend_compressed(reads) : d_.kv_rank > 0 ? attend_latent(reads) : attend(reads);
+  if (d_.attention_gate > 0) gate_attention(reads);
   if (d_.inner_norms) norm("attention_inner_norm");
   linear(d_.both ? "attention_projection" : "projection", "rows", "=hidden", d_.out_bias);
   if (d_.both) add_named(hf_from_several("add", {"attention_projection", "mixer_projection"}), "projection");
@@ -221,11 +293,14 @@ void Block::dense(const std::string& prefix, const std::string& features, bool b
   linear(prefix + "down", "rows", "=hidden", bias);
 }
 
-void Block::experts(const std::string& reads) {
-  JsonWriter experts = {{"type", "experts"},   {"name", d_.shared > 0 ? "experts" : "down"},
-                        {"from", reads},       {"split", "experts"},
-                        {"count", d_.experts}, {"active", d_.active},
-                        {"feed", "=feed"}};
+/// The mixture itself.
+JsonWriter Block::routed(std::initializer_list<std::string> from) const {
+  JsonWriter experts = from.size() > 1 ? hf_from_several("experts", from)
+                                       : JsonWriter{{"type", "experts"}, {"from", *from.begin()}};
+  experts["split"] = "experts";
+  experts["count"] = d_.experts;
+  experts["active"] = d_.active;
+  experts["feed"] = "=feed";
   if (!d_.gated) experts["gated"] = false;
   if (d_.expert_bias) experts["bias"] = true;
   if (d_.expert_pairs > 0) experts["pairs"] = d_.expert_pairs == 1 ? "none" : "router";
@@ -234,7 +309,28 @@ void Block::experts(const std::string& reads) {
   if (!d_.normalized_scores) experts["normalized"] = false;
   if (d_.scale != 1) experts["scale_percent"] = std::max<int64_t>(1, std::llround(100 * d_.scale));
   if (d_.gate_limit > 0) experts["limit"] = d_.gate_limit;
-  add(std::move(experts));
+  return experts;
+}
+
+/// Gemma 4: a network beside the experts, which read and judge what it read before it was normed.
+void Block::experts_beside(const std::string& reads) {
+  dense("dense_", "=dense_feed", d_.feed_bias, reads);
+  norm("dense_norm");
+  norm("router_norm", "residual");
+  norm("experts_in", "residual");
+  add_named(routed({"experts_in", "router_norm"}), "experts");
+  norm("experts_norm");
+  add_named(hf_from_several("add", {"dense_norm", "experts_norm"}), "down");
+}
+
+void Block::experts(const std::string& reads) {
+  if (d_.latent > 0) {
+    linear("latent_in", "whole", "=latent", d_.feed_bias, reads);
+    add_named(routed({"latent_in", reads}), "latent_experts");
+    linear(d_.shared > 0 ? "experts" : "down", "whole", "=hidden", d_.feed_bias);
+  } else {
+    add_named(routed({reads}), d_.shared > 0 ? "experts" : "down");
+  }
   if (d_.shared == 0) return;
   dense("shared_", "=shared", d_.feed_bias, reads);
   std::string shared = "shared_down";
@@ -250,44 +346,92 @@ void Block::experts(const std::string& reads) {
 }
 
 void Block::feed_forward(const std::string& reads) {
+  if (d_.beside) return experts_beside(reads);
   if (d_.experts > 0 && !layer_.dense) return experts(reads);
-  dense("", layer_.dense ? "=dense_feed" : "=feed", d_.feed_bias, reads);
+  const std::string feed = layer_.dense ? "dense_feed" : "feed";
+  dense("", (layer_.shares && d_.wide_shared ? "=2*" : "=") + feed, d_.feed_bias, reads);
+}
+
+/// What a layer reads of the streams that lie beside each other.
+std::string Block::streams_in(const std::string& from, const char* name) {
+  if (d_.streams == 0) return from;
+  add_named({{"type", "stream-read"}, {"from", from}, {"streams", d_.streams}}, name);
+  return name;
+}
+
+void Block::sum(std::initializer_list<std::string> of, const char* name) {
+  JsonWriter out = hf_from_several(d_.streams > 0 ? "stream-write" : "add", of);
+  if (d_.streams > 0) out["streams"] = d_.streams;
+  if (name != nullptr) out["name"] = name;
+  add(std::move(out));
+}
+
+/// What the layer made gates what its words' own table has for it (Gemma 3n, Gemma 4).
+void Block::add_per_layer() {
+  linear("per_layer_gate", "whole", "=per_layer", false, "made");
+  activate("per_layer_activation");
+  add({{"type", "slice"},
+       {"name", "per_layer_words"},
+       {"from", "in2"},
+       {"axis", 1},
+       {"begin", "=(first+index)*per_layer"},
+       {"end", "=(first+index+1)*per_layer"}});
+  add(hf_from_several("mul", {"per_layer_activation", "per_layer_words"}));
+  linear("per_layer_projection", "whole", "=hidden", false);
+  norm("per_layer_norm");
+  add(hf_from_several("add", {"per_layer_norm", "made"}));
 }
 
 JsonWriter Block::write() {
   const bool turned = layer_.mixed && d_.mixed_pre_norms, pre = d_.pre_norms || turned,
              post = d_.post_norms && !turned;
   const bool attends = layer_.attends, feeds = layer_.feeds, parallel = d_.parallel > 0;
-  if (pre) norm("norm1");
-  const std::string first = pre ? "norm1" : "in";
+  const std::string whole = attends ? streams_in("in", "attention_in") : "in";
+  if (pre) norm("norm1", whole == "in" ? "" : whole);
+  const std::string first = pre ? "norm1" : whole;
   std::string attended = "projection", residual = attends ? "residual" : "in";
   if (attends) {
     attend_or_mix(first);
     if (post) norm(attended = "attention_norm");
-    if (!parallel) add_named(hf_from_several("add", {attended, "in"}), d_.after_norms ? "sum" : "residual");
+    if (!parallel) sum({attended, "in"}, d_.after_norms ? "sum" : "residual");
     if (d_.after_norms) norm("residual");
   }
   if (feeds) {
     const bool own_norm = attends && pre && d_.parallel != 1;
-    if (own_norm) norm("norm2", parallel ? "in" : "residual");
-    feed_forward(own_norm ? "norm2" : parallel || !attends ? first : "residual");
+    const std::string fed_by = attends ? streams_in("residual", "feed_in") : "in";
+    if (own_norm) norm("norm2", parallel ? "in" : fed_by);
+    feed_forward(own_norm ? "norm2" : parallel || !attends ? first : fed_by);
     std::string fed = "down";
     if (post) norm(fed = "feed_norm");
-    add(parallel ? hf_from_several("add", {fed, attended, "in"}) : hf_from_several("add", {fed, residual}));
+    const char* name = d_.per_layer > 0 ? "made" : nullptr;
+    if (parallel)
+      add(hf_from_several("add", {fed, attended, "in"}));
+    else
+      sum({fed, residual}, name);
     if (d_.after_norms) norm("norm");
   }
+  if (d_.per_layer > 0) add_per_layer();
   JsonWriter out = JsonWriter::object();
+  if (d_.per_layer > 0) {
+    out["parameters"] = JsonWriter::object();
+    out["parameters"]["first"] = 0;
+  }
   out["layers"] = std::move(layers_);
   return out;
 }
 
-/// What a block of this kind is called.
-std::string kind_of(const Decoder::Layer& layer) {
+/// What a block of this kind is called: what all layers have no name says.
+std::string kind_of(const Decoder& d, const Decoder::Layer& layer) {
+  const bool all_indexed =
+      std::all_of(d.each.begin(), d.each.end(), [](const Decoder::Layer& each) { return each.indexed; });
   std::string out = layer.dense ? "dense" : "";
   const auto add = [&](bool is, const char* word) {
     if (is) out += (out.empty() ? "" : "_") + std::string(word);
   };
   add(layer.windowed, "windowed");
+  add(layer.indexed && !all_indexed, "indexed");
+  add(layer.compressed, "compressed");
+  add(layer.shares, "sharing");
   add(layer.mixed, "mixed");
   add(!layer.attends, "feed");
   add(!layer.feeds, "alone");
@@ -296,13 +440,19 @@ std::string kind_of(const Decoder::Layer& layer) {
 
 /// The blocks in order: all alike, dense ones first, or as they come.
 void add_blocks(const Decoder& d, JsonWriter& layers, JsonWriter& blocks) {
+  std::string before = "words";
+  int64_t at = 0;
   const auto use = [&](const std::string& block, const std::string& name, JsonWriter repeat) {
     layers.push_back({{"block", block}, {"name", name}, {"repeat", std::move(repeat)}});
+    if (d.per_layer == 0) return;
+    layers.back()["from"] = hf_from_several("", {before, "per_layer"})["from"];
+    layers.back()["first"] = at;
+    before = name;
   };
   std::vector<std::pair<Decoder::Layer, int64_t>> runs;
   std::vector<std::string> written;
   for (const Decoder::Layer& layer : d.each) {
-    const std::string kind = kind_of(layer);
+    const std::string kind = kind_of(d, layer);
     if (std::find(written.begin(), written.end(), kind) == written.end()) {
       blocks[kind] = Block(d, layer).write();
       written.push_back(kind);
@@ -311,16 +461,30 @@ void add_blocks(const Decoder& d, JsonWriter& layers, JsonWriter& blocks) {
     ++runs.back().second;
   }
   if (runs.size() == 1) return use(written[0], "decoder", "=layers");
-  if (runs.size() == 2 && runs[0].first == Decoder::Layer{.dense = true} &&
-      runs[1].first == Decoder::Layer{}) {
+  if (runs.size() == 2 && written[0] == "dense" && written[1] == "decoder") {
     use(written[0], "dense", "=dense_layers");
     return use(written[1], "decoder", "=layers-dense_layers");
   }
-  int64_t at = 0;
   for (const auto& [layer, count] : runs) {
-    use(kind_of(layer), fmt::format("decoder{}", at), count);
+    use(kind_of(d, layer), fmt::format("decoder{}", at), count);
     at += count;
   }
+}
+
+/// Of each layer's own table of words, and of the words themselves, what gates the layers (Gemma 4).
+void add_per_layer_words(const Decoder& d, JsonWriter& layers) {
+  layers.back()["name"] = "words";
+  JsonWriter words = {{"type", "embedding"}, {"split", "vocabulary"}, {"from", "tokens"}};
+  words["name"] = "per_layer_words";
+  words["vocabulary"] = d.per_layer_words;
+  words["width"] = "=layers*per_layer";
+  layers.push_back(std::move(words));
+  layers.push_back(hf_linear("per_layer_model", "whole", "=layers*per_layer", false, "words"));
+  JsonWriter norm = norm_layer(d, "per_layer_norm");
+  norm["width"] = "=per_layer";
+  layers.push_back(std::move(norm));
+  layers.push_back(hf_from_several("add", {"per_layer_norm", "per_layer_words"}));
+  layers.back()["name"] = "per_layer";
 }
 
 /// So many at the beginning have no experts.
@@ -340,12 +504,17 @@ HfLayers hf_layers(const Decoder& d) {
                     {"fused", d.fused ? 1 : 0}};
   const bool any_dense = std::any_of(d.each.begin(), d.each.end(), [](const auto& l) { return l.dense; });
   const std::pair<const char*, int64_t> more[] = {{"dense_layers", dense_layers(d)},
-                                                  {"dense_feed", any_dense ? d.dense_feed : 0},
+                                                  {"dense_feed", any_dense || d.beside ? d.dense_feed : 0},
                                                   {"shared", d.shared},
                                                   {"query_rank", d.query_rank},
                                                   {"kv_rank", d.kv_rank},
                                                   {"rope_dim", d.rope_dim},
-                                                  {"value_dim", d.value_dim}};
+                                                  {"value_dim", d.value_dim},
+                                                  {"window_heads", d.window_heads},
+                                                  {"window_kv_heads", d.window_kv_heads},
+                                                  {"window_head_dim", d.window_head_dim},
+                                                  {"latent", d.latent},
+                                                  {"per_layer", d.per_layer}};
   for (const auto& [name, value] : more) {
     if (value > 0) out.parameters[name] = value;
   }
@@ -353,7 +522,17 @@ HfLayers hf_layers(const Decoder& d) {
       {{"type", "embedding"}, {"split", "vocabulary"}, {"vocabulary", "=vocabulary"}, {"width", "=hidden"}});
   if (d.positions > 0) out.layers.push_back({{"type", "position-embedding"}, {"length", d.positions}});
   if (d.embedding_norm) out.layers.push_back(norm_layer(d, "embedding_norm"));
+  if (d.per_layer > 0) add_per_layer_words(d, out.layers);
+  if (d.streams > 0) {
+    JsonWriter from = JsonWriter::array();
+    for (int64_t i = 0; i < d.streams; ++i) from.push_back("embedding1");
+    out.layers.push_back({{"type", "concat"}, {"name", "streams"}, {"axis", 1}});
+    out.layers.back()["from"] = std::move(from);
+  }
   add_blocks(d, out.layers, out.blocks);
+  if (d.streams > 0)
+    out.layers.push_back(
+        {{"type", "stream-read"}, {"name", "streams_out"}, {"streams", d.streams}, {"mixes", false}});
   if (d.final_norm) out.layers.push_back(norm_layer(d, "norm"));
   if (!d.head) return out;
   if (d.tied) {
