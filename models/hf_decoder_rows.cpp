@@ -330,9 +330,13 @@ const Json* hf_spec(const HfType& type, std::string_view key) {
 
 HfActivation hf_activation(const std::string& name, const Json& where) {
   if (name == "gelu" || name == "gelu_pytorch_tanh") return {"gelu"};
-  if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_python" || name == "gelu_python_tanh" ||
-      name == "gelu_accurate")
-    return {"gelu", true};
+  // Tensors that autograd saves of each, counted with hooks (transformers 5.23, activations.py).
+  constexpr std::pair<std::string_view, int64_t> kComposed[] = {{"gelu_new", 4},         {"gelu_accurate", 4},
+                                                                {"gelu_python_tanh", 4}, {"gelu_fast", 7},
+                                                                {"gelu_python", 3},      {"quick_gelu", 2}};
+  for (const auto& [known, kept] : kComposed) {
+    if (name == known) return {"gelu", true, kept};
+  }
   if (name == "silu" || name == "swish") return {"swish"};
   for (const char* same : {"relu", "relu2", "relu6", "sigmoid", "tanh"}) {
     if (name == same) return {same};
@@ -341,13 +345,14 @@ HfActivation hf_activation(const std::string& name, const Json& where) {
   if (name == "hardswish") return {"hard-swish"};
   where.fail(
       fmt::format("activation \"{}\" is not understood; known: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, "
-                  "silu, relu, relu2, relu6, xielu, sigmoid, tanh, hardswish",
+                  "quick_gelu, silu, relu, relu2, relu6, xielu, sigmoid, tanh, hardswish",
                   printable(name)));
 }
 
 JsonWriter hf_activation_layer(const HfActivation& activation, const std::string& name) {
   JsonWriter layer = {{"type", activation.type}, {"name", name}};
   if (activation.composed) layer["composed"] = true;
+  if (activation.composed && activation.kept != 4) layer["kept"] = activation.kept;
   return layer;
 }
 

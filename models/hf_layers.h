@@ -106,6 +106,7 @@ const Json* hf_spec(const HfType& type, std::string_view key);
 struct HfActivation {
   std::string type;
   bool composed = false;  ///< gelu of several operations
+  int64_t kept = 4;       ///< tensors that these leave for the way back
 };
 HfActivation hf_activation(const std::string& name, const Json& where);
 JsonWriter hf_activation_layer(const HfActivation& activation, const std::string& name);
@@ -114,6 +115,9 @@ JsonWriter hf_activation_layer(const HfActivation& activation, const std::string
 JsonWriter hf_linear(const std::string& name, const std::string& split, const std::string& features,
                      bool bias, const std::string& from = "");
 JsonWriter hf_from_several(const std::string& type, std::initializer_list<std::string> inputs);
+JsonWriter hf_norm(const Decoder& decoder, const std::string& name);
+/// A block with layers of that kind.
+JsonWriter hf_block(const Decoder& decoder, const Decoder::Layer& layer);
 /// "blocks" and "layers" of a model, and the length of its input "tokens".
 struct HfLayers {
   JsonWriter parameters, tokens, blocks, layers;

@@ -3,13 +3,14 @@
 """Prints FLOPs of a forward pass as PyTorch counts them in Transformers' classes, one model type a line:
 tests/models/hf_flops.jsonl.
 
-Each type is run on the meta device over 128 tokens with its class's defaults, few layers and few experts, and then with one
-field changed at a time: those that leave the number of parameters as it is, and lists of layers turned around. Counted are
+Each type is run on the meta device over 128 tokens (of source and of target), or a picture, with its class's defaults, few
+layers and few experts, and then with one field changed at a time: those that leave the number of parameters as it is, and lists of layers turned around. Counted are
 products of matrices and convolutions, scores that a mask hides too. null: the library itself refuses that value.
 
     pip install transformers==5.23.0 torch
-    tests/against/hf_flops.py decoders > tests/models/hf_flops.jsonl
+    for table in decoders encoders seq2seq vision; do tests/against/hf_flops.py $table; done > tests/models/hf_flops.jsonl
 """
+import inspect
 import json
 import sys
 
@@ -53,6 +54,21 @@ class Counter(TorchDispatchMode):
         return out
 
 
+def inputs_of(model, config):
+    tokens = torch.zeros(1, TOKENS, dtype=torch.long, device="meta")
+    if model.main_input_name == "pixel_values":
+        side = getattr(config, "image_size", 224) or 224
+        size = side if isinstance(side, (list, tuple)) else (side, side)
+        return {"pixel_values": torch.zeros(1, getattr(config, "num_channels", 3), *size, dtype=torch.bfloat16, device="meta")}
+    decoding = {"decoder_input_ids": tokens} if config.is_encoder_decoder else {}
+    if "use_cache" in inspect.signature(model.forward).parameters:
+        decoding["use_cache"] = False
+    if model.main_input_name == "input_features":
+        shape = (1, config.num_mel_bins, 2 * config.max_source_positions)
+        return {"input_features": torch.zeros(*shape, dtype=torch.bfloat16, device="meta"), **decoding}
+    return {"input_ids": tokens, **decoding}
+
+
 def measure(model_class, config_class, fields):
     """Parameters and FLOPs, or None where the class does not take the value."""
     try:
@@ -64,9 +80,8 @@ def measure(model_class, config_class, fields):
             model.set_experts_implementation("grouped_mm")
         except Exception:  # it has no experts
             pass
-        ids = torch.zeros(1, TOKENS, dtype=torch.long, device="meta")
         with torch.no_grad(), Counter() as counter:
-            model.to(torch.bfloat16).eval()(input_ids=ids, use_cache=False)
+            model.to(torch.bfloat16).eval()(**inputs_of(model, config))
         return parameters, counter.flops
     except Exception as error:
         print(type(error).__name__, str(error)[:100], file=sys.stderr)

@@ -3,7 +3,6 @@
 // files: parameters as transformers 5.23.0 counts them on its meta device.
 #include <fmt/format.h>
 
-#include "models/hf_config.h"
 #include "tests/models/helpers.h"
 
 namespace tandem::tests {
@@ -11,9 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Graph published(const std::string& members) {
-  return Graph::from_json(models::model_of_hf_config(Json::parse("{" + members + "}", "config.json")));
-}
+Graph published(const std::string& members) { return graph_of_config("{" + members + "}"); }
 
 std::string refused(const std::string& members) {
   return error_of([&] { published(members); });
