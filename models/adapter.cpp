@@ -212,16 +212,26 @@ class Adapted {
   }
 
   std::vector<uint32_t> unpacked(const Layer& packed, const Layer& attention) {
-    const int64_t heads = attention.attributes.integer("heads", 1);
-    const int64_t kv_heads = attention.attributes.integer("kv_heads", heads);
-    const int64_t head_dim = packed.output.back() / (heads + 2 * kv_heads);
+    const Attributes said(attention.attributes);
+    const int64_t heads = said.integer("heads", 1), kv_heads = said.integer("kv_heads", heads);
+    const bool shared = said.boolean("shared_keys", false),
+               one = shared || said.boolean("keys_as_values", false);
+    const int64_t head_dim = said.integer("head_dim", packed.output.back() / (heads + (shared ? 0
+                                                                                       : one  ? 1
+                                                                                              : 2) *
+                                                                                          kv_heads));
+    const std::pair<const char*, int64_t> parts[] = {
+        {"query", heads * head_dim},
+        {"key", shared ? 0 : kv_heads * head_dim},
+        {"value", one ? 0 : kv_heads * said.integer("v_head_dim", head_dim)}};
     const std::string path = packed.name.substr(0, packed.name.size() - last_part(packed.name).size());
     std::vector<uint32_t> out;
-    for (const char* part : {"query", "key", "value"}) {
+    for (const auto& [part, features] : parts) {
+      if (features == 0) continue;
       Layer layer = packed;
       layer.name = path + part;
-      set(layer.attributes, "features", (out.empty() ? heads : kv_heads) * head_dim);
-      layer.output.back() = (out.empty() ? heads : kv_heads) * head_dim;
+      set(layer.attributes, "features", features);
+      layer.output.back() = features;
       out.push_back(linear(std::move(layer), false, {part, "qkv"}));
     }
     return out;

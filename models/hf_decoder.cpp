@@ -1,331 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoder-only transformers as layers of a model file.
+// Decoder-only transformers as a model file.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "models/hf_layers.h"
 
 namespace tandem::models {
 
-JsonWriter hf_linear(const std::string& name, const std::string& split, const std::string& features,
-                     bool bias, const std::string& from) {
-  JsonWriter out = {{"type", "linear"}, {"name", name}, {"split", split}, {"features", features}};
-  if (!from.empty()) out["from"] = from;
-  if (!bias) out["bias"] = false;
-  return out;
-}
-
-JsonWriter hf_from_several(const std::string& type, std::initializer_list<std::string> inputs) {
-  JsonWriter from = JsonWriter::array();
-  for (const std::string& input : inputs) from.push_back(input);
-  JsonWriter out = {{"type", type}};
-  out["from"] = std::move(from);
-  return out;
-}
-
 namespace {
 
-/// `apart`: matrices in the library's code where they are not packed into one.
-JsonWriter hf_packed(JsonWriter layer, bool packed, int apart = 1) {
-  if (packed) layer["packed"] = true;
-  if (!packed && apart > 1) layer["apart"] = apart;
-  return layer;
-}
-
-JsonWriter norm_layer(const Decoder& d, const std::string& name) {
-  JsonWriter out = {{"type", d.norm.starts_with("rms") ? "rms-norm" : "layer-norm"}, {"name", name}};
-  if (d.norm == "layer-no-bias") out["bias"] = false;
-  if (d.norm.ends_with("-plain")) out["affine"] = false;
-  if (d.fp32_norm) out[d.norm.starts_with("rms") ? "fp32_scale" : "composed"] = true;
-  return out;
-}
-
-/// Layers of one block, in order.
-class Block {
- public:
-  Block(const Decoder& decoder, const Decoder::Layer& layer)
-      : d_(decoder), layer_(layer), activation_(hf_activation(decoder.activation, *decoder.config)) {}
-  JsonWriter write();
-
- private:
-  void add(JsonWriter layer) { layers_.push_back(std::move(layer)); }
-  void norm(const std::string& name, const std::string& from = "");
-  void linear(const std::string& name, const std::string& split, const std::string& features, bool bias,
-              const std::string& from = "") {
-    add(hf_linear(name, split, features, bias, from));
-  }
-  void activate(const std::string& name) { add(hf_activation_layer(activation_, name)); }
-  JsonWriter attention(std::initializer_list<std::string> from) const;
-  void attend(const std::string& reads);
-  void attend_latent(const std::string& reads);
-  void mix(const std::string& reads);
-  void attend_or_mix(const std::string& reads);
-  void add_named(JsonWriter layer, const char* name) {
-    layer["name"] = name;
-    add(std::move(layer));
-  }
-  void experts(const std::string& reads);
-  void feed_forward(const std::string& reads);
-  void dense(const std::string& prefix, const std::string& features, bool bias, const std::string& reads);
-
-  const Decoder& d_;
-  const Decoder::Layer& layer_;
-  const HfActivation activation_;
-  JsonWriter layers_ = JsonWriter::array();
-};
-
-void Block::norm(const std::string& name, const std::string& from) {
-  JsonWriter out = norm_layer(d_, name);
-  if (!from.empty()) out["from"] = from;
-  add(std::move(out));
-}
-
-/// Without the sizes that only some have.
-JsonWriter Block::attention(std::initializer_list<std::string> from) const {
-  JsonWriter out = from.size() > 0 ? hf_from_several("attention", from) : JsonWriter{{"type", "attention"}};
-  out["split"] = "heads";
-  for (const char* key : {"heads", "head_dim", "fused"}) out[key] = std::string("=") + key;
-  out["causal"] = true;
-  if (d_.rotary) out["rotary"] = true;
-  if (d_.sinks) out["sinks"] = true;
-  if (layer_.windowed) out["window"] = d_.window;
-  if (!d_.fused) {
-    out["dropout"] = d_.dropout;
-    out["fp32_softmax"] = true;
-  }
-  return out;
-}
-
-void Block::attend(const std::string& reads) {
-  add(hf_packed(hf_linear("qkv", "columns", "=(heads+2*kv_heads)*head_dim", d_.qkv_bias, reads),
-                d_.packed_qkv, 3));
-  JsonWriter out = attention({});
-  out["kv_heads"] = "=kv_heads";
-  if (d_.packed_qkv && d_.rotary && d_.fused) out["values_in_place"] = true;
-  constexpr const char* kOver[] = {"", "head", "width", "heads"};
-  if (d_.qk_norm > 0) out["qk_norm"] = true;
-  if (d_.qk_norm > 1) out["qk_norm_over"] = kOver[d_.qk_norm];
-  if (d_.qk_norm > 0 && !d_.qk_scales) out["qk_norm_affine"] = false;
-  if (d_.qk_norm > 0 && d_.qk_norm_bias) out["qk_norm_bias"] = true;
-  add(std::move(out));
-}
-
-/// DeepSeek-AI 2024, DeepSeek-V2, figure 3 and section 2.1.
-void Block::attend_latent(const std::string& reads) {
-  if (d_.query_rank > 0) {
-    linear("query_down", "whole", "=query_rank", d_.qkv_bias, reads);
-    norm("query_norm");
-  }
-  std::string query = d_.query_rank > 0 ? "query_norm" : reads;
-  if (d_.index_heads > 0) {
-    JsonWriter indexer = hf_from_several("indexer", {query, reads});
-    indexer["heads"] = d_.index_heads;
-    indexer["head_dim"] = d_.index_dim;
-    add_named(std::move(indexer), "indexer");
-    query = "indexer";
-  }
-  linear("query", "columns", "=heads*head_dim", false, query);
-  linear("kv_down", "whole", "=kv_rank+rope_dim", d_.qkv_bias, reads);
-  add({{"type", "slice"}, {"name", "latent"}, {"axis", 1}, {"end", "=kv_rank"}});
-  norm("kv_norm");
-  linear("kv", "columns", "=heads*(head_dim-rope_dim+value_dim)", false);
-  JsonWriter out = attention({"query", "kv", "kv_down"});
-  out["rope_dim"] = "=rope_dim";
-  out["v_head_dim"] = "=value_dim";
-  add(std::move(out));
-}
-
-/// A layer with a memory between products, as the library has them.
-void Block::mix(const std::string& reads) {
-  const int64_t inner = d_.mix_heads * d_.mix_dim;
-  const auto made = [&](const char* name, int64_t features, const std::string& from) {
-    linear(name, "whole", fmt::format("={}", features), d_.mix_bias, from);
-  };
-  if (d_.mixer == "mamba2") {
-    made("mixer_in", 2 * inner + 2 * d_.mix_groups * d_.mix_state + d_.mix_heads, reads);
-    JsonWriter out = {{"type", "mamba2"},      {"heads", d_.mix_heads},   {"head_dim", d_.mix_dim},
-                      {"state", d_.mix_state}, {"groups", d_.mix_groups}, {"kernel", d_.mix_kernel},
-                      {"chunk", d_.mix_chunk}, {"norm", d_.mix_norm},     {"conv_bias", d_.mix_conv_bias}};
-    return add_named(std::move(out), "mixer");
-  }
-  if (d_.mixer == "mamba") {
-    made("mixer_in", 2 * inner, reads);
-    return add_named({{"type", "mamba"},
-                      {"state", d_.mix_state},
-                      {"rank", d_.mix_rank},
-                      {"kernel", d_.mix_kernel},
-                      {"conv_bias", d_.mix_conv_bias},
-                      {"norms", d_.mix_norms}},
-                     "mixer");
-  }
-  if (d_.mixer == "short-conv") {
-    made("mixer_in", 3 * d_.hidden, reads);
-    return add_named({{"type", "short-conv"}, {"kernel", d_.mix_kernel}, {"bias", d_.mix_conv_bias}},
-                     "mixer");
-  }
-  const bool delta = d_.mixer != "lightning", low = d_.mixer == "kda";
-  const int64_t values = d_.mix_values * d_.mix_value_dim;
-  made("mixer_qkv", 2 * inner + values, reads);
-  if (low) made("mixer_gate_down", d_.mix_dim, reads);
-  made("mixer_gate", values, low ? "" : reads);
-  if (low) made("mixer_decay_down", d_.mix_dim, reads);
-  if (delta) made("mixer_decay", low ? inner : d_.mix_values, low ? "" : reads);
-  if (delta) made("mixer_write", d_.mix_values, reads);
-  JsonWriter out =
-      delta ? hf_from_several("linear-attention", {"mixer_qkv", "mixer_gate", "mixer_decay", "mixer_write"})
-            : hf_from_several("linear-attention", {"mixer_qkv", "mixer_gate"});
-  out["heads"] = d_.mix_heads;
-  out["value_heads"] = d_.mix_values;
-  out["head_dim"] = d_.mix_dim;
-  out["value_dim"] = d_.mix_value_dim;
-  out["chunk"] = d_.mix_chunk;
-  if (delta) out["kernel"] = d_.mix_kernel;
-  out[delta ? "delta" : "norm_width"] = true;
-  add_named(std::move(out), "mixer");
-}
-
-/// Up to "projection".
-void Block::attend_or_mix(const std::string& reads) {
-  if (layer_.mixed || d_.both) {
-    mix(reads);
-    linear(d_.both ? "mixer_projection" : "projection", "whole", "=hidden", d_.mix_bias);
-    if (!d_.both) return;
-  }
-  d_.kv_rank > 0 ? attend_latent(reads) : attend(reads);
-  if (d_.attention_gate) {
-    layers_.back()["name"] = "attention";
-    linear("attention_gate", "columns", "=heads*head_dim", d_.gate_bias, reads);
-    add_named({{"type", "sigmoid"}}, "attention_weight");
-    add(hf_from_several("mul", {"attention", "attention_weight"}));
-  }
-  if (d_.inner_norms) norm("attention_inner_norm");
-  linear(d_.both ? "attention_projection" : "projection", "rows", "=hidden", d_.out_bias);
-  if (d_.both) add_named(hf_from_several("add", {"attention_projection", "mixer_projection"}), "projection");
-}
-
-/// One feed-forward network.
-void Block::dense(const std::string& prefix, const std::string& features, bool bias,
-                  const std::string& reads) {
-  if (d_.gated) {
-    add(hf_packed(hf_linear(prefix + "gate", "columns", features, bias, reads), d_.packed_gate));
-    activate(prefix + "activation");
-    add(hf_packed(hf_linear(prefix + "up", "columns", features, bias, reads), d_.packed_gate));
-    add(hf_from_several("mul", {prefix + "activation", prefix + "up"}));
-    if (d_.inner_norms) norm(prefix + "inner_norm");
-  } else {
-    linear(prefix + "up", "columns", features, bias, reads);
-    activate(prefix + "activation");
-  }
-  linear(prefix + "down", "rows", "=hidden", bias);
-}
-
-void Block::experts(const std::string& reads) {
-  JsonWriter experts = {{"type", "experts"},   {"name", d_.shared > 0 ? "experts" : "down"},
-                        {"from", reads},       {"split", "experts"},
-                        {"count", d_.experts}, {"active", d_.active},
-                        {"feed", "=feed"}};
-  if (!d_.gated) experts["gated"] = false;
-  if (d_.expert_bias) experts["bias"] = true;
-  if (d_.expert_pairs > 0) experts["pairs"] = d_.expert_pairs == 1 ? "none" : "router";
-  if (d_.router_scores) experts["score_bias"] = true;
-  if (d_.sigmoid_scores) experts["sigmoid"] = true;
-  if (!d_.normalized_scores) experts["normalized"] = false;
-  if (d_.scale != 1) experts["scale_percent"] = std::max<int64_t>(1, std::llround(100 * d_.scale));
-  if (d_.gate_limit > 0) experts["limit"] = d_.gate_limit;
-  add(std::move(experts));
-  if (d_.shared == 0) return;
-  dense("shared_", "=shared", d_.feed_bias, reads);
-  std::string shared = "shared_down";
-  if (d_.shared_gate) {
-    linear("shared_router", "whole", "=1", false, reads);
-    add({{"type", "sigmoid"}, {"name", "shared_weight"}});
-    JsonWriter weighted = hf_from_several("mul", {shared, "shared_weight"});
-    weighted["name"] = shared = "shared_weighted";
-    add(std::move(weighted));
-  }
-  add_named(hf_from_several("add", {"experts", shared}), d_.expert_norm ? "experts_sum" : "down");
-  if (d_.expert_norm) norm("down");
-}
-
-void Block::feed_forward(const std::string& reads) {
-  if (d_.experts > 0 && !layer_.dense) return experts(reads);
-  dense("", layer_.dense ? "=dense_feed" : "=feed", d_.feed_bias, reads);
-}
-
-JsonWriter Block::write() {
-  const bool turned = layer_.mixed && d_.mixed_pre_norms, pre = d_.pre_norms || turned,
-             post = d_.post_norms && !turned;
-  const bool attends = layer_.attends, feeds = layer_.feeds, parallel = d_.parallel > 0;
-  if (pre) norm("norm1");
-  const std::string first = pre ? "norm1" : "in";
-  std::string attended = "projection", residual = attends ? "residual" : "in";
-  if (attends) {
-    attend_or_mix(first);
-    if (post) norm(attended = "attention_norm");
-    if (!parallel) add_named(hf_from_several("add", {attended, "in"}), d_.after_norms ? "sum" : "residual");
-    if (d_.after_norms) norm("residual");
-  }
-  if (feeds) {
-    const bool own_norm = attends && pre && d_.parallel != 1;
-    if (own_norm) norm("norm2", parallel ? "in" : "residual");
-    feed_forward(own_norm ? "norm2" : parallel || !attends ? first : "residual");
-    std::string fed = "down";
-    if (post) norm(fed = "feed_norm");
-    add(parallel ? hf_from_several("add", {fed, attended, "in"}) : hf_from_several("add", {fed, residual}));
-    if (d_.after_norms) norm("norm");
-  }
-  JsonWriter out = JsonWriter::object();
-  out["layers"] = std::move(layers_);
-  return out;
-}
-
-/// What a block of this kind is called.
-std::string kind_of(const Decoder::Layer& layer) {
+/// What a block of this kind is called: what all layers have no name says.
+std::string kind_of(const Decoder& d, const Decoder::Layer& layer) {
+  const bool all_indexed =
+      std::all_of(d.each.begin(), d.each.end(), [](const Decoder::Layer& each) { return each.indexed; });
   std::string out = layer.dense ? "dense" : "";
   const auto add = [&](bool is, const char* word) {
     if (is) out += (out.empty() ? "" : "_") + std::string(word);
   };
   add(layer.windowed, "windowed");
+  add(layer.indexed && !all_indexed, "indexed");
+  add(layer.compressed, "compressed");
+  add(layer.shares, "sharing");
   add(layer.mixed, "mixed");
   add(!layer.attends, "feed");
   add(!layer.feeds, "alone");
   return out.empty() ? "decoder" : out;
 }
 
-/// The blocks in order: all alike, dense ones first, or as they come.
-void add_blocks(const Decoder& d, JsonWriter& layers, JsonWriter& blocks) {
+/// Layers of one kind that follow each other.
+using Runs = std::vector<std::pair<Decoder::Layer, int64_t>>;
+Runs runs_of(const Decoder& d) {
+  Runs out;
+  for (const Decoder::Layer& layer : d.each) {
+    if (out.empty() || !(out.back().first == layer)) out.emplace_back(layer, 0);
+    ++out.back().second;
+  }
+  return out;
+}
+
+/// Whether there may be more or fewer of them by the parameter "layers": all alike, or dense ones first.
+bool may_be_more(const Decoder& d, const Runs& runs) {
+  if (d.per_layer > 0 || runs.size() > 2) return false;
+  return runs.size() == 1 || (kind_of(d, runs[0].first) == "dense" && kind_of(d, runs[1].first) == "decoder");
+}
+
+/// The blocks in order.
+void add_blocks(const Decoder& d, const Runs& runs, JsonWriter& layers, JsonWriter& blocks) {
+  std::string before = "words";
+  int64_t at = 0;
   const auto use = [&](const std::string& block, const std::string& name, JsonWriter repeat) {
     layers.push_back({{"block", block}, {"name", name}, {"repeat", std::move(repeat)}});
+    if (d.per_layer == 0) return;
+    layers.back()["from"] = hf_from_several("", {before, "per_layer"})["from"];
+    layers.back()["first"] = at;
+    before = name;
   };
-  std::vector<std::pair<Decoder::Layer, int64_t>> runs;
   std::vector<std::string> written;
-  for (const Decoder::Layer& layer : d.each) {
-    const std::string kind = kind_of(layer);
-    if (std::find(written.begin(), written.end(), kind) == written.end()) {
-      blocks[kind] = Block(d, layer).write();
-      written.push_back(kind);
-    }
-    if (runs.empty() || !(runs.back().first == layer)) runs.emplace_back(layer, 0);
-    ++runs.back().second;
-  }
-  if (runs.size() == 1) return use(written[0], "decoder", "=layers");
-  if (runs.size() == 2 && runs[0].first == Decoder::Layer{.dense = true} &&
-      runs[1].first == Decoder::Layer{}) {
-    use(written[0], "dense", "=dense_layers");
-    return use(written[1], "decoder", "=layers-dense_layers");
-  }
-  int64_t at = 0;
   for (const auto& [layer, count] : runs) {
-    use(kind_of(layer), fmt::format("decoder{}", at), count);
+    const std::string kind = kind_of(d, layer);
+    if (std::find(written.begin(), written.end(), kind) != written.end()) continue;
+    blocks[kind] = hf_block(d, layer);
+    written.push_back(kind);
+  }
+  if (may_be_more(d, runs)) {
+    if (runs.size() == 2) use(written[0], "dense", "=dense_layers");
+    return use(written.back(), "decoder", runs.size() == 2 ? "=layers-dense_layers" : "=layers");
+  }
+  for (const auto& [layer, count] : runs) {
+    use(kind_of(d, layer), runs.size() == 1 ? "decoder" : fmt::format("decoder{}", at), count);
     at += count;
   }
 }
 
-/// So many at the beginning have no experts.
-int64_t dense_layers(const Decoder& d) {
-  return std::find_if(d.each.begin(), d.each.end(), [](const auto& l) { return !l.dense; }) - d.each.begin();
+/// Of each layer's own table of words, and of the words themselves, what gates the layers (Gemma 4).
+void add_per_layer_words(const Decoder& d, JsonWriter& layers) {
+  layers.back()["name"] = "words";
+  JsonWriter words = {{"type", "embedding"}, {"split", "vocabulary"}, {"from", "tokens"}};
+  words["name"] = "per_layer_words";
+  words["vocabulary"] = d.per_layer_words;
+  const std::string all = fmt::format("={}*per_layer", d.layers);
+  words["width"] = all;
+  layers.push_back(std::move(words));
+  layers.push_back(hf_linear("per_layer_model", "whole", all, false, "words"));
+  JsonWriter norm = hf_norm(d, "per_layer_norm");
+  norm["width"] = "=per_layer";
+  layers.push_back(std::move(norm));
+  layers.push_back(hf_from_several("add", {"per_layer_norm", "per_layer_words"}));
+  layers.back()["name"] = "per_layer";
 }
 
 }  // namespace
@@ -333,28 +95,50 @@ int64_t dense_layers(const Decoder& d) {
 HfLayers hf_layers(const Decoder& d) {
   constexpr int64_t kLongest = 8192;
   HfLayers out{JsonWriter::object(), "=sequence", JsonWriter::object(), JsonWriter::array()};
-  out.parameters = {{"layers", d.layers},         {"hidden", d.hidden},
-                    {"heads", d.heads},           {"kv_heads", d.kv_heads},
-                    {"head_dim", d.head_dim},     {"feed", d.feed},
-                    {"vocabulary", d.vocabulary}, {"sequence", std::min(d.sequence, kLongest)},
-                    {"fused", d.fused ? 1 : 0}};
+  const Runs runs = runs_of(d);
+  const bool more_layers = may_be_more(d, runs);
+  if (more_layers) out.parameters["layers"] = d.layers;
+  if (more_layers && runs.size() == 2) out.parameters["dense_layers"] = runs[0].second;
+  const std::pair<const char*, int64_t> sizes[] = {{"hidden", d.hidden},
+                                                   {"heads", d.heads},
+                                                   {"kv_heads", d.kv_heads},
+                                                   {"head_dim", d.head_dim},
+                                                   {"feed", d.feed},
+                                                   {"vocabulary", d.vocabulary},
+                                                   {"sequence", std::min(d.sequence, kLongest)},
+                                                   {"fused", d.fused ? 1 : 0}};
+  for (const auto& [name, value] : sizes) out.parameters[name] = value;
   const bool any_dense = std::any_of(d.each.begin(), d.each.end(), [](const auto& l) { return l.dense; });
-  const std::pair<const char*, int64_t> more[] = {{"dense_layers", dense_layers(d)},
-                                                  {"dense_feed", any_dense ? d.dense_feed : 0},
+  const std::pair<const char*, int64_t> more[] = {{"dense_feed", any_dense || d.beside ? d.dense_feed : 0},
                                                   {"shared", d.shared},
                                                   {"query_rank", d.query_rank},
                                                   {"kv_rank", d.kv_rank},
                                                   {"rope_dim", d.rope_dim},
-                                                  {"value_dim", d.value_dim}};
+                                                  {"value_dim", d.value_dim},
+                                                  {"window_heads", d.window_heads},
+                                                  {"window_kv_heads", d.window_kv_heads},
+                                                  {"window_head_dim", d.window_head_dim},
+                                                  {"latent", d.latent},
+                                                  {"per_layer", d.per_layer}};
   for (const auto& [name, value] : more) {
     if (value > 0) out.parameters[name] = value;
   }
   out.layers.push_back(
       {{"type", "embedding"}, {"split", "vocabulary"}, {"vocabulary", "=vocabulary"}, {"width", "=hidden"}});
   if (d.positions > 0) out.layers.push_back({{"type", "position-embedding"}, {"length", d.positions}});
-  if (d.embedding_norm) out.layers.push_back(norm_layer(d, "embedding_norm"));
-  add_blocks(d, out.layers, out.blocks);
-  if (d.final_norm) out.layers.push_back(norm_layer(d, "norm"));
+  if (d.embedding_norm) out.layers.push_back(hf_norm(d, "embedding_norm"));
+  if (d.per_layer > 0) add_per_layer_words(d, out.layers);
+  if (d.streams > 0) {
+    JsonWriter from = JsonWriter::array();
+    for (int64_t i = 0; i < d.streams; ++i) from.push_back("embedding1");
+    out.layers.push_back({{"type", "concat"}, {"name", "streams"}, {"axis", 1}});
+    out.layers.back()["from"] = std::move(from);
+  }
+  add_blocks(d, runs, out.layers, out.blocks);
+  if (d.streams > 0)
+    out.layers.push_back(
+        {{"type", "stream-read"}, {"name", "streams_out"}, {"streams", d.streams}, {"mixes", false}});
+  if (d.final_norm) out.layers.push_back(hf_norm(d, "norm"));
   if (!d.head) return out;
   if (d.tied) {
     out.layers.push_back({{"type", "tied-linear"}, {"split", "vocabulary"}, {"vocabulary", "=vocabulary"}});

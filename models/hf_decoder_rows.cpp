@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A row of models/hf/types and the fields of a config -> what tells the decoder apart.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "models/hf_layers.h"
@@ -48,13 +50,29 @@ constexpr Size kSizes[] = {{"layers", &Decoder::layers, 1},
                            {"mix_chunk", &Decoder::mix_chunk, 1},
                            {"mix_rank", &Decoder::mix_rank, 0},
                            {"index_heads", &Decoder::index_heads, 0},
-                           {"index_dim", &Decoder::index_dim, 0}};
+                           {"index_dim", &Decoder::index_dim, 0},
+                           {"index_block", &Decoder::index_block, 0},
+                           {"sinks", &Decoder::sinks, 0},
+                           {"attention_gate", &Decoder::attention_gate, 0},
+                           {"window_heads", &Decoder::window_heads, 0},
+                           {"window_kv_heads", &Decoder::window_kv_heads, 0},
+                           {"window_head_dim", &Decoder::window_head_dim, 0},
+                           {"latent", &Decoder::latent, 0},
+                           {"per_layer", &Decoder::per_layer, 0},
+                           {"per_layer_words", &Decoder::per_layer_words, 0},
+                           {"streams", &Decoder::streams, 0},
+                           {"out_groups", &Decoder::out_groups, 0},
+                           {"out_rank", &Decoder::out_rank, 0},
+                           {"top", &Decoder::top, 0},
+                           {"sparse_ratio", &Decoder::sparse_ratio, 0},
+                           {"heavy_ratio", &Decoder::heavy_ratio, 0}};
 
 struct Flag {
   const char* key;
   bool Decoder::*member;
 };
 constexpr Flag kFlags[] = {{"rotary", &Decoder::rotary},
+                           {"causal", &Decoder::causal},
                            {"qkv_bias", &Decoder::qkv_bias},
                            {"out_bias", &Decoder::out_bias},
                            {"feed_bias", &Decoder::feed_bias},
@@ -73,10 +91,12 @@ constexpr Flag kFlags[] = {{"rotary", &Decoder::rotary},
                            {"sigmoid_scores", &Decoder::sigmoid_scores},
                            {"normalized_scores", &Decoder::normalized_scores},
                            {"shared_gate", &Decoder::shared_gate},
-                           {"sinks", &Decoder::sinks},
+                           {"value_norm", &Decoder::value_norm},
+                           {"keys_as_values", &Decoder::keys_as_values},
+                           {"beside", &Decoder::beside},
+                           {"wide_shared", &Decoder::wide_shared},
                            {"after_norms", &Decoder::after_norms},
                            {"inner_norms", &Decoder::inner_norms},
-                           {"attention_gate", &Decoder::attention_gate},
                            {"qk_scales", &Decoder::qk_scales},
                            {"qk_norm_bias", &Decoder::qk_norm_bias},
                            {"both", &Decoder::both},
@@ -111,6 +131,10 @@ const std::map<std::string, Decoder::Layer, std::less<>>& kinds() {
       {"mamba", L{.mixed = true}},
       {"conv", L{.mixed = true}},
       {"hybrid", L{}},
+      {"indexed_attention", L{.indexed = true}},
+      {"minimax_m3_sparse", L{.indexed = true}},
+      {"compressed_sparse_attention", L{.indexed = true}},
+      {"heavily_compressed_attention", L{.compressed = true}},
       {"moe", L{.attends = false}},
       {"mlp", L{.dense = true, .attends = false}},
   };
@@ -125,41 +149,123 @@ class Each {
   void read() {
     auto& all = d_.each;
     all.resize(static_cast<std::size_t>(d_.layers));
-    const bool singly = flag("single");
-    for (const char* key : {"mixed", "windowed", "dense"}) value(key, 0);  // so that their fields are known
+    for (const char* key : {"mixed", "windowed", "dense", "indexed", "compressed", "shares"})
+      value(key, 0);  // so that their fields are known
+    read_kinds();
+    if (flag("last_whole")) all.back().windowed = false;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].attends) all[i].dense = value("dense", i);
+      all[i].shares = value("shares", i);
+      if (!d_.mixer.empty() || !all[i].mixed) continue;
+      f_.config().fail(fmt::format("layers without attention are not understood of \"{}\"", type_.name));
+    }
+    read_feeds();
+    mark("attends_at", [](Decoder::Layer& layer) { layer.mixed = false; });
+    if (flag("alone"))
+      for (Decoder::Layer& layer : all) layer.feeds = false;
+    agree("agree_windowed", [](const Decoder::Layer& layer) { return layer.windowed; });
+    agree("agree_sparse", [](const Decoder::Layer& layer) { return !layer.dense; });
+    check_per_layer();
+    const bool other = d_.window_heads + d_.window_kv_heads + d_.window_head_dim > 0 || d_.sinks == 2;
+    for (Decoder::Layer& layer : all) {
+      layer.windowed = layer.windowed && (d_.window > 0 || other) && !layer.mixed;
+      layer.dense = layer.dense && d_.experts > 0 && !d_.beside;
+      layer.indexed = layer.indexed && d_.index_heads > 0 && layer.attends && !layer.mixed;
+    }
+  }
+
+ private:
+  /// What stands in place of attention, and what attention sees.
+  void read_kinds() {
+    auto& all = d_.each;
+    const Json* letters = hf_spec(type_, "layer_pattern");
     if (const Json* names = list("layer_types", true)) {
+      const bool singly = flag("single");
       for (std::size_t i = 0; i < all.size(); ++i) all[i] = kind_of(names->items()[i], singly);
-    } else if (const Json* letters = hf_spec(type_, "layer_pattern")) {
+    } else if (letters != nullptr) {
       const std::string pattern = f_.text(*letters);
       for (std::size_t i = 0; i < std::min(all.size(), pattern.size()); ++i) all[i] = lettered(pattern[i]);
     } else {
       for (std::size_t i = 0; i < all.size(); ++i) {
         all[i].mixed = value("mixed", i);
         all[i].windowed = value("windowed", i);
+        all[i].indexed = value("indexed", i);
+        all[i].compressed = value("compressed", i);
       }
+      numbers("indexed_flags", {0, 1}, [](Decoder::Layer& layer, int64_t n) { layer.indexed = n == 1; });
+      numbers("ratios", {0, 4, 128}, [](Decoder::Layer& layer, int64_t n) {
+        layer.indexed = n == 4;
+        layer.compressed = n == 128;
+      });
     }
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].attends) all[i].dense = value("dense", i);
-      if (!d_.mixer.empty() || !all[i].mixed) continue;
-      f_.config().fail(fmt::format("layers without attention are not understood of \"{}\"", type_.name));
-    }
+    const Json* indexers = list("indexers", true);
+    for (std::size_t i = 0; indexers != nullptr && i < all.size(); ++i)
+      all[i].indexed = one_of(indexers->items()[i], {"full", "shared"}) == "full";
+  }
+  /// Which layers have experts.
+  void read_feeds() {
+    auto& all = d_.each;
     if (const Json* names = list("mlp_layer_types", true)) {
-      for (std::size_t i = 0; i < all.size(); ++i) all[i].dense = dense(names->items()[i]);
+      for (std::size_t i = 0; i < all.size(); ++i)
+        all[i].dense = one_of(names->items()[i], {"dense", "sparse", "moe", "hash_moe"}) == "dense";
+    } else {
+      numbers("sparse_flags", {0, 1}, [](Decoder::Layer& layer, int64_t n) { layer.dense = n == 0; });
     }
     mark("mlp_only_layers", [](Decoder::Layer& layer) { layer.dense = true; });
-    mark("attends_at", [](Decoder::Layer& layer) { layer.mixed = false; });
     if (list("experts_at", false) != nullptr)
       for (Decoder::Layer& layer : all) layer.dense = true;
     mark("experts_at", [](Decoder::Layer& layer) { layer.dense = false; });
-    if (flag("alone"))
-      for (Decoder::Layer& layer : all) layer.feeds = false;
-    for (Decoder::Layer& layer : all) {
-      layer.windowed = layer.windowed && d_.window > 0 && !layer.mixed;
-      layer.dense = layer.dense && d_.experts > 0;
+  }
+  /// A list of a number for each layer; those behind them are of layers that predict further words.
+  template <typename Change>
+  void numbers(const char* key, std::initializer_list<int64_t> known, Change change) {
+    const Json* said = list(key, false);
+    if (said == nullptr) return;
+    if (said->items().size() < d_.each.size())
+      said->fail(fmt::format("{} numbers for {} layers", said->items().size(), d_.layers));
+    for (std::size_t i = 0; i < d_.each.size(); ++i) {
+      const int64_t n = said->items()[i].as_int();
+      if (std::find(known.begin(), known.end(), n) == known.end())
+        said->items()[i].fail(fmt::format("{} is unknown; known: {}", n, fmt::join(known, ", ")));
+      change(d_.each[i], n);
     }
   }
-
- private:
+  /// Where the class does not read a list of 1 and 0, but has such layers.
+  template <typename Is>
+  void agree(const char* key, Is is) {
+    const Json* said = list(key, false);
+    numbers(key, {0, 1}, [&](Decoder::Layer& layer, int64_t n) {
+      if (is(layer) != (n == 1))
+        said->fail(
+            fmt::format("\"{}\" has other layers so, and its class does not read this list", type_.name));
+    });
+  }
+  /// "per_layer_config" says what is otherwise in all layers without a window, or in all with one
+  /// (HfFields).
+  void check_per_layer() const {
+    const Json *of = hf_spec(type_, "per_layer_config"), *given = f_.config().find("per_layer_config");
+    if (of == nullptr || given == nullptr || !given->is_object()) return;
+    f_.find("per_layer_config");
+    const bool windowed = of->as_text() == "windowed";
+    const auto is = [&](const Decoder::Layer& layer) { return layer.windowed == windowed; };
+    bool fits = std::count_if(d_.each.begin(), d_.each.end(), is) ==
+                static_cast<std::ptrdiff_t>(given->members().size());
+    for (const auto& [key, value] : given->members()) {
+      std::size_t at = d_.each.size();
+      std::from_chars(key.data(), key.data() + key.size(), at);
+      fits = fits && at < d_.each.size() && is(d_.each[at]);
+    }
+    if (!fits)
+      given->fail(
+          fmt::format("of \"{}\" it is understood where it names all layers {} a window, and no other",
+                      type_.name, windowed ? "with" : "without"));
+  }
+  static std::string one_of(const Json& name, std::initializer_list<std::string_view> known) {
+    if (std::find(known.begin(), known.end(), name.as_text()) == known.end())
+      name.fail(
+          fmt::format("\"{}\" is unknown; known: {}", printable(name.as_text()), fmt::join(known, ", ")));
+    return name.as_text();
+  }
   bool flag(const char* key) const {
     const Json* spec = hf_spec(type_, key);
     return spec != nullptr && f_.whole(*spec).value_or(0) != 0;
@@ -174,9 +280,8 @@ class Each {
   /// The list of the field that the row names; null: not of the type, or left out.
   const Json* list(const char* key, bool of_layers) const {
     const Json* said = hf_spec(type_, key);
-    const bool has =
-        said != nullptr && (std::string_view(key).ends_with("_at") ||
-                            type_.library->at("fields").find(said->as_text().substr(1)) != nullptr);
+    const bool has = said != nullptr &&
+                     (!of_layers || type_.library->at("fields").find(said->as_text().substr(1)) != nullptr);
     const Json* out = has ? f_.find(said->as_text().substr(1)) : nullptr;
     if (out != nullptr && of_layers && static_cast<int64_t>(out->items().size()) != d_.layers)
       out->fail(fmt::format("{} names of layers for {} layers", out->items().size(), d_.layers));
@@ -204,12 +309,6 @@ class Each {
     if (letter != 'E') f_.config().fail(fmt::format("a layer \"{}\" is unknown; known: M, *, -, E", letter));
     return {.attends = false};
   }
-  static bool dense(const Json& name) {
-    if (name.as_text() != "dense" && name.as_text() != "sparse" && name.as_text() != "moe")
-      name.fail(fmt::format("\"{}\" is unknown; known: dense, sparse", printable(name.as_text())));
-    return name.as_text() == "dense";
-  }
-
   const HfFields& f_;
   const HfType& type_;
   Decoder& d_;
@@ -231,9 +330,13 @@ const Json* hf_spec(const HfType& type, std::string_view key) {
 
 HfActivation hf_activation(const std::string& name, const Json& where) {
   if (name == "gelu" || name == "gelu_pytorch_tanh") return {"gelu"};
-  if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_python" || name == "gelu_python_tanh" ||
-      name == "gelu_accurate")
-    return {"gelu", true};
+  // Tensors that autograd saves of each, counted with hooks (transformers 5.23, activations.py).
+  constexpr std::pair<std::string_view, int64_t> kComposed[] = {{"gelu_new", 4},         {"gelu_accurate", 4},
+                                                                {"gelu_python_tanh", 4}, {"gelu_fast", 7},
+                                                                {"gelu_python", 3},      {"quick_gelu", 2}};
+  for (const auto& [known, kept] : kComposed) {
+    if (name == known) return {"gelu", true, kept};
+  }
   if (name == "silu" || name == "swish") return {"swish"};
   for (const char* same : {"relu", "relu2", "relu6", "sigmoid", "tanh"}) {
     if (name == same) return {same};
@@ -242,13 +345,14 @@ HfActivation hf_activation(const std::string& name, const Json& where) {
   if (name == "hardswish") return {"hard-swish"};
   where.fail(
       fmt::format("activation \"{}\" is not understood; known: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, "
-                  "silu, relu, relu2, relu6, xielu, sigmoid, tanh, hardswish",
+                  "quick_gelu, silu, relu, relu2, relu6, xielu, sigmoid, tanh, hardswish",
                   printable(name)));
 }
 
 JsonWriter hf_activation_layer(const HfActivation& activation, const std::string& name) {
   JsonWriter layer = {{"type", activation.type}, {"name", name}};
   if (activation.composed) layer["composed"] = true;
+  if (activation.composed && activation.kept != 4) layer["kept"] = activation.kept;
   return layer;
 }
 
@@ -267,6 +371,8 @@ Decoder hf_decoder(const HfFields& f, const HfType& type) {
   d.norm = f.text(*hf_spec(type, "norm"));
   if (const Json* bias = hf_spec(type, "norm_bias"))
     d.norm = f.whole(*bias, 0, 1) != 0 ? "layer" : "layer-no-bias";
+  if (const Json* given = hf_spec(type, "rms_where"); given != nullptr && f.find(given->as_text().substr(1)))
+    d.norm = "rms";
   d.activation = f.text(*hf_spec(type, "activation"));
   const auto real = [&](const char* key, double fallback) {
     const Json* spec = hf_spec(type, key);

@@ -27,8 +27,7 @@ bool fused_attention(const HfFields& fields, const HfType& type) {
 void add_activation(const HfFields& fields, const std::string& said, JsonWriter& out) {
   const bool gated = said.starts_with("gated-");
   const std::string name = said == "gated-gelu" ? "gelu_new" : gated ? said.substr(6) : said;
-  const HfActivation activation =
-      name == "quick_gelu" ? HfActivation{"gelu", true} : hf_activation(name, fields.config());
+  const HfActivation activation = hf_activation(name, fields.config());
   bool known = false;
   for (const char* kind : {"gelu", "relu", "swish"}) {
     out[kind] = activation.type == kind ? 1 : 0;
@@ -38,6 +37,7 @@ void add_activation(const HfFields& fields, const std::string& said, JsonWriter&
     fields.config().fail(
         fmt::format("activation \"{}\" is not understood here; known: gelu, relu, silu", printable(name)));
   out["composed"] = activation.composed ? 1 : 0;
+  out["kept"] = activation.kept;
 }
 
 /// "@field=text": whether it is that; "@field": whether it is there, true and not 0; "@100*field": so many

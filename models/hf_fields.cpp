@@ -82,8 +82,9 @@ const std::set<std::string, std::less<>>& ignored() {
   return all;
 }
 
+/// Layers that predict further words ("mtp_...") are no part of the library's classes.
 bool without_effect(std::string_view name) {
-  return ignored().count(name) > 0 || name.ends_with("_token_id");
+  return ignored().count(name) > 0 || name.ends_with("_token_id") || name.starts_with("mtp_");
 }
 
 std::string shown(const Json& value) {
@@ -120,6 +121,7 @@ HfFields::HfFields(const Json& config, const HfType& type) : config_(config), ty
   }
   for (const auto& [name, value] : fields.members()) add(name, value);
   read_config(config, "");
+  read_per_layer();
   const Json *labels = config.find("id2label"), *usual = hf_of_row(type, "labels");
   const int64_t usual_labels = usual != nullptr ? usual->as_int() : 2;
   variables_.set("labels", labels != nullptr && labels->is_object()
@@ -165,6 +167,21 @@ void HfFields::read_config(const Json& object, const std::string& prefix) {
     values_[name] = &value;
     if (value.is_array()) add_entries(name, value);
     if (value.is_object() && prefix.size() < 64) read_config(value, name + "__");
+  }
+}
+
+/// What some layers have of their own, alike in all of them: "per_layer__head_dim".
+void HfFields::read_per_layer() {
+  const Json* layers = config_.find("per_layer_config");
+  if (layers == nullptr || !layers->is_object() || layers->members().empty()) return;
+  const Json& first = layers->members().front().second;
+  for (const auto& [index, fields] : layers->members()) {
+    if (!same(first, fields))
+      fields.fail("what layers have of their own is understood where it is alike in all of them");
+  }
+  for (const auto& [key, value] : first.members()) {
+    values_["per_layer__" + key] = &value;
+    given_.insert("per_layer__" + key);
   }
 }
 

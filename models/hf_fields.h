@@ -70,6 +70,7 @@ class HfFields {
   void add(const std::string& name, const Json& value);
   void add_entries(const std::string& name, const Json& list);
   void read_config(const Json& object, const std::string& prefix);
+  void read_per_layer();
   const Json& config_;
   const HfType& type_;
   std::map<std::string, const Json*, std::less<>> values_;  ///< by the type's own names

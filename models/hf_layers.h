@@ -20,6 +20,7 @@ struct Decoder {
   int64_t positions = 0;  ///< learned ones; 0: rotary or none
   bool fused = true;      ///< attention, by default
   bool rotary = true;
+  bool causal = true;
   std::string norm = "rms";  ///< or "layer", "layer-no-bias", "layer-plain"
   bool qkv_bias = false, out_bias = false, feed_bias = false, head_bias = false;
   bool gated = true;  ///< feed-forward: activation(gate) x up
@@ -37,7 +38,8 @@ struct Decoder {
   bool inner_norms = false;                   ///< in front of the last product of each
   bool mixed_pre_norms = false;  ///< layers with a mixer have theirs in front, whatever the others have
   bool gate_bias = false, expert_norm = false;  ///< expert_norm: behind experts alone
-  bool attention_gate = false;                  ///< what attention makes times the sigmoid of a product
+  int64_t attention_gate =
+      0;  ///< what attention makes times the sigmoid of a product: 1 of each feature, 2 of each head
   /// Experts: 0: one feed-forward network.
   int64_t experts = 0, active = 0;
   bool expert_bias = false;    ///< of the experts' products and of the router's
@@ -48,16 +50,24 @@ struct Decoder {
   double gate_limit = 0;  ///< of an expert's gate; 0: none
   int64_t shared = 0;     ///< inner features of the experts that every token passes through; 0: none
   bool shared_gate = false;
-  int64_t dense_feed = 0;  ///< inner features of layers without experts
+  int64_t dense_feed = 0;    ///< inner features of layers without experts
+  int64_t latent = 0;        ///< features that experts read and make, between two products; 0: hidden ones
+  bool wide_shared = false;  ///< the network of layers that share keys is twice as wide
+  bool beside = false;       ///< a network of `dense_feed` beside the experts of each layer, with norms each
+  /// A table of words with so many features for each layer, which gate what a layer makes; 0: none.
+  int64_t per_layer = 0, per_layer_words = 0;
   /// Multi-head latent attention: ranks of what queries (0: not) and keys and values are made of, the part of
   /// a key that turns, the width of a value; kv_rank 0: none.
   int64_t query_rank = 0, kv_rank = 0, rope_dim = 0, value_dim = 0;
-  bool sinks = false;  ///< a learned score for each head
+  int64_t sinks = 0;            ///< a learned score for each head: 1 of all layers, 2 of those with a window
+  bool value_norm = false;      ///< of values, without a scale
+  bool keys_as_values = false;  ///< layers without a window have one product for both
   bool qk_scales = true, qk_norm_bias = false;
   int64_t qk_norm =
       0;  ///< norms of queries and keys: 1 one scale for all heads, 2 of the width, 3 a scale a head
   int64_t window = 0;  ///< keys that a query of a windowed layer sees
-  double dropout = 0;  ///< of scores
+  int64_t window_heads = 0, window_kv_heads = 0, window_head_dim = 0;  ///< of these layers; 0: as others
+  double dropout = 0;                                                  ///< of scores
   /// What some layers have in place of attention, or "both" beside it: "mamba2", "mamba", "short-conv",
   /// "delta" (gated delta rule), "kda" (its decays of a feature, of low rank), "lightning".
   std::string mixer;
@@ -66,9 +76,17 @@ struct Decoder {
           mix_kernel = 4, mix_chunk = 64, mix_rank = 0;
   bool mix_conv_bias = true, mix_norm = true, mix_bias = false, mix_norms = false;
   int64_t index_heads = 0, index_dim = 0;  ///< of an indexer that chooses keys; 0: none
+  int64_t index_block = 0;                 ///< it chooses blocks of so many keys, by the best of each
+  /// DeepSeek-V4: residual streams beside each other; groups and rank of the product behind attention; the
+  /// compressed keys that an indexed layer's query sees; positions that become one key, where layers are
+  /// indexed and where they are compressed.
+  int64_t streams = 0, out_groups = 0, out_rank = 0, top = 0, sparse_ratio = 0, heavy_ratio = 0;
   struct Layer {
     bool windowed = false, dense = false, mixed = false;
     bool attends = true, feeds = true;  ///< a layer may have one of them alone
+    bool indexed = false;               ///< an indexer of its own
+    bool compressed = false;            ///< keys of many positions each, all of which are seen
+    bool shares = false;                ///< keys and values are those of an earlier layer
     bool operator==(const Layer&) const = default;
   };
   std::vector<Layer> each;  ///< of the layers
@@ -88,6 +106,7 @@ const Json* hf_spec(const HfType& type, std::string_view key);
 struct HfActivation {
   std::string type;
   bool composed = false;  ///< gelu of several operations
+  int64_t kept = 4;       ///< tensors that these leave for the way back
 };
 HfActivation hf_activation(const std::string& name, const Json& where);
 JsonWriter hf_activation_layer(const HfActivation& activation, const std::string& name);
@@ -96,6 +115,9 @@ JsonWriter hf_activation_layer(const HfActivation& activation, const std::string
 JsonWriter hf_linear(const std::string& name, const std::string& split, const std::string& features,
                      bool bias, const std::string& from = "");
 JsonWriter hf_from_several(const std::string& type, std::initializer_list<std::string> inputs);
+JsonWriter hf_norm(const Decoder& decoder, const std::string& name);
+/// A block with layers of that kind.
+JsonWriter hf_block(const Decoder& decoder, const Decoder::Layer& layer);
 /// "blocks" and "layers" of a model, and the length of its input "tokens".
 struct HfLayers {
   JsonWriter parameters, tokens, blocks, layers;

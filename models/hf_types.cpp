@@ -145,6 +145,20 @@ std::string spelled_otherwise(const std::string& wrong, const std::vector<std::s
   return "";
 }
 
+/// Up to six of the types whose names begin with the letters of this one: "gemma" of "gemma5_text".
+std::vector<std::string> of_like_name(std::string name, const std::vector<std::string>& types) {
+  std::size_t letters = 0;
+  while (letters < name.size() && std::isalpha(static_cast<unsigned char>(name[letters])) != 0) {
+    name[letters] = static_cast<char>(std::tolower(static_cast<unsigned char>(name[letters])));
+    ++letters;
+  }
+  std::vector<std::string> out;
+  for (const std::string& known : types) {
+    if (letters >= 3 && out.size() < 6 && known.starts_with(name.substr(0, letters))) out.push_back(known);
+  }
+  return out;
+}
+
 [[noreturn]] void refuse(const Json& where, const std::string& type, const std::string& name) {
   const auto row = rows().find(type);
   constexpr std::array<const char*, 6> kTasks{"SequenceClassification", "TokenClassification",
@@ -163,10 +177,12 @@ std::string spelled_otherwise(const std::string& wrong, const std::vector<std::s
     types.push_back(known);
     names.insert(names.end(), read.begin(), read.end());
   }
-  std::string hint = spelled_otherwise(name, name == type ? types : names);
-  if (!hint.empty()) hint = fmt::format(" Did you mean {}?", hint);
-  where.fail(fmt::format("architecture \"{}\" is not understood.{} Known types: {}", printable(name), hint,
-                         fmt::join(types, ", ")));
+  const std::string near = spelled_otherwise(name, name == type ? types : names);
+  const auto like = of_like_name(type.empty() ? stem_of(name) : type, types);
+  std::string hint = fmt::format("{} types are: models/hf/types", types.size());
+  if (!like.empty()) hint = fmt::format("Of a like name are: {}", fmt::join(like, ", "));
+  if (!near.empty()) hint = fmt::format("Did you mean {}?", near);
+  where.fail(fmt::format("architecture \"{}\" is not understood. {}", printable(name), hint));
 }
 
 HfType checked(HfType type, const Json& where) {

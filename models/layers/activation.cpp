@@ -51,14 +51,16 @@ Lowered tanh(const LayerInput& in) { return activation(in, Keeps::output, false,
 // Composed (the tanh form of the BERT sources): power, scale, add, scale, tanh, add, scale, multiply; half as
 // many more on the way back. With `composed` the model's own code does so in eager PyTorch too
 // (NewGELUActivation of transformers, before torch.compile).
+// "kept": tensors that this leaves; of x sigmoid(1.702 x) the input and the sigmoid.
 Lowered gelu(const LayerInput& in) {
   Lowered out = activation(in, Keeps::input, false, 12, 18);
-  out.forward[0].parts = 8;
-  out.backward_data[0].parts = 12;
   const bool composed = in.attributes.boolean("composed", false);
+  const int64_t kept = in.attributes.integer("kept", 4, 1, 16);
+  out.forward[0].parts = kept == 2 ? 3 : 8;
+  out.backward_data[0].parts = kept == 2 ? 5 : 12;
   out.forward[0].eager = out.backward_data[0].eager = composed;
-  // x / 2, the tanh and that plus 1, whose products it makes; the power keeps x.
-  for (int i = 0; composed && i < 3; ++i)
+  // Usually x / 2, the tanh and that plus 1, whose products it makes; the power keeps x.
+  for (int64_t i = 1; composed && i < kept; ++i)
     out.own.push_back({elements(out.output), 0, OwnTensor::Life::kept, true, true});
   return out;
 }

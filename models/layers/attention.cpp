@@ -41,33 +41,52 @@ struct Heads {
   int64_t window = 0;                             ///< keys that a query sees at most; 0: all
   int64_t parts = 1;                              ///< of a sample: `query` and `key` are of one of them
   int64_t grid = 0;                               ///< where parts are windows of an image: their side
+  bool own_keys = true;                           ///< else those of another layer, and their values
+  bool own_values = true;                         ///< else its keys, as they left their product
   int64_t values() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 
-/// From one packed tensor {T, (heads + 2 kv_heads) head_dim}.
+/// "keys_as_values": one product makes both (Gemma 4). "shared_keys": keys and values are those of an earlier
+/// layer, which hold for both (Gemma 3n, Gemma 4).
+void read_sharing(const LayerInput& in, Heads& h) {
+  h.own_values = !in.attributes.boolean("keys_as_values", false);
+  h.own_keys = !in.attributes.boolean("shared_keys", false);
+  if (!h.own_keys && !h.own_values) in.attributes.fail("keys of another layer come with its values");
+  if (!h.own_keys) h.own_values = false;
+}
+
+/// From one packed tensor {T, (heads + 2 kv_heads) head_dim}, where values may be of another width.
 void read_packed(const LayerInput& in, const Shape& qkv, Heads& h) {
-  const int64_t vectors = h.heads + 2 * h.kv_heads;
+  const int64_t keys = h.own_keys ? h.kv_heads : 0, values = h.own_values ? h.kv_heads : 0;
   h.query = h.key = qkv[0];
-  h.head_dim = in.attributes.integer("head_dim", std::max<int64_t>(1, qkv[1] / vectors));
-  if (product({h.head_dim, vectors}) != qkv[1]) {
-    in.attributes.fail(fmt::format("the packed input has width {}, not ({} + 2 x {}) heads x {}", qkv[1],
-                                   h.heads, h.kv_heads, h.head_dim));
+  h.head_dim = in.attributes.integer("head_dim", std::max<int64_t>(1, qkv[1] / (h.heads + keys + values)));
+  h.value_dim = in.attributes.integer("v_head_dim", h.head_dim);
+  const int64_t width = checked_add(product({h.head_dim, h.heads + keys}), product({h.values(), values}));
+  if (width != qkv[1]) {
+    const bool usual = values > 0 && h.values() == h.head_dim;
+    in.attributes.fail(
+        usual ? fmt::format("the packed input has width {}, not ({} + 2 x {}) heads x {}", qkv[1], h.heads,
+                            h.kv_heads, h.head_dim)
+              : fmt::format("the packed input has width {}, not {}: of {} queries and {} keys of {}, and "
+                            "{} values of {}",
+                            qkv[1], width, h.heads, keys, h.head_dim, values, h.values()));
   }
 }
 
 /// From q {Tq, heads x head_dim}, k and v {Tk, kv_heads x head_dim}.
 void read_three(const LayerInput& in, Heads& h) {
-  const Shape &q = in.shapes[0], &k = in.shapes[1], &v = in.shapes[2];
+  const Shape &q = in.shapes[0], &k = in.shapes[1], &v = in.shapes.back();
   h.query = q[0];
   h.key = k[0];
   h.head_dim = in.attributes.integer("head_dim", std::max<int64_t>(1, q[1] / h.heads));
   if (q[1] != product({h.heads, h.head_dim})) {
     in.attributes.fail(fmt::format("q has width {}, not {} heads x {}", q[1], h.heads, h.head_dim));
   }
-  if (k != v || k[1] != product({h.kv_heads, h.head_dim})) {
-    in.attributes.fail(fmt::format("k is {} and v is {}; both must be {{time, {} heads x {}}}", to_text(k),
-                                   to_text(v), h.kv_heads, h.head_dim));
-  }
+  h.value_dim = in.attributes.integer("v_head_dim", h.head_dim);
+  if (k[0] != v[0] || k[1] != product({h.kv_heads, h.head_dim}) || v[1] != product({h.kv_heads, h.values()}))
+    in.attributes.fail(fmt::format("k is {} and v is {}; they must be {{time, {} heads x {}}}{}", to_text(k),
+                                   to_text(v), h.kv_heads, h.head_dim,
+                                   h.values() == h.head_dim ? "" : fmt::format(" and x {}", h.values())));
 }
 
 /// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, section 2.1): from q {T, heads x head_dim}, of
@@ -134,12 +153,13 @@ Heads read_heads(const LayerInput& in) {
   for (const Shape& s : in.shapes) {
     if (s.size() != 2) in.attributes.fail(fmt::format("takes inputs {{time, width}}, not {}", to_text(s)));
   }
+  read_sharing(in, h);
   if (in.attributes.has("rope_dim")) {
     if (in.shapes.size() != 3) in.attributes.fail("with \"rope_dim\" takes three inputs");
     read_latent(in, h);
   } else if (in.shapes.size() == 1) {
     read_packed(in, in.shapes[0], h);
-  } else if (in.shapes.size() == 3) {
+  } else if (in.shapes.size() == 3 || (in.shapes.size() == 2 && !h.own_values)) {
     read_three(in, h);
   } else {
     in.attributes.fail(fmt::format("takes one packed input or three (q, k, v), not {}", in.shapes.size()));
@@ -179,7 +199,8 @@ std::vector<OwnTensor> own_tensors(const LayerInput& in, const Heads& h, bool fu
 }
 
 /// RMS norms of q and k ("qk_norm"; Henry et al. 2020): of each head with a scale that all share (Qwen3), or
-/// over the "heads" a scale each (Cohere), or of the whole "width" (OLMo 2). As in row norms, eager code
+/// over the "heads" a scale each (Cohere), or of the whole "width" (OLMo 2); and of values without one
+/// ("value_norm", Gemma 4). As in row norms, eager code
 /// keeps the normalised rows, and the input in fp32 (norm.cpp).
 void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
   const int64_t size = in.element_size();
@@ -187,10 +208,12 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
   const std::string over = in.attributes.text("qk_norm_over", "head");
   if (over != "head" && over != "heads" && over != "width")
     in.attributes.fail(fmt::format("\"qk_norm_over\" is \"{}\"; valid: head, heads, width", printable(over)));
-  const std::tuple<std::string, int64_t, int64_t> of[] = {{"q_scale", h.heads, h.query},
-                                                          {"k_scale", h.kv_heads, h.key}};
+  std::vector<std::tuple<std::string, int64_t, int64_t>> of = {{"q_scale", h.heads, h.query}};
+  if (h.own_keys) of.emplace_back("k_scale", h.kv_heads, h.key);
+  if (h.own_keys && in.attributes.boolean("value_norm", false)) of.emplace_back("", h.kv_heads, h.key);
   for (const auto& [name, heads, positions] : of) {
-    const int64_t together = over == "width" ? heads : 1, width = product({together, h.head_dim}),
+    const int64_t dim = name.empty() ? h.values() : h.head_dim, together = over == "width" ? heads : 1,
+                  width = product({together, dim}),
                   scales = over == "head" ? h.head_dim : product({heads, h.head_dim}),
                   rows = product({heads, positions}) / together, all = product({in.batch, h.parts, rows});
     const auto kernel = [&](Pass pass, int64_t reads, int64_t flops) {
@@ -200,12 +223,13 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
       return k;
     };
     const int64_t numbers = in.attributes.boolean("qk_norm_bias", false) ? 2 : 1;
-    if (in.attributes.boolean("qk_norm_affine", true))
+    const bool affine = in.attributes.boolean("qk_norm_affine", true) && !name.empty();
+    if (affine)
       out.parameters.push_back({name, product({scales, numbers}), false, divided && over == "head"});
     out.forward.insert(out.forward.begin(), kernel(Pass::forward, 1, 4));
     for (Exchange& e : out.forward_exchanges) e = {e.kind, e.after + 1, e.before + 1, e.elements};
     out.backward_data.push_back(kernel(Pass::backward_data, 2, 8));
-    out.backward_weights.push_back(kernel(Pass::backward_weights, 2, 4));
+    if (affine) out.backward_weights.push_back(kernel(Pass::backward_weights, 2, 4));
     const int64_t of_sample = product({rows, h.parts});
     out.own.insert(out.own.end(), {{of_sample, 4}, {product({of_sample, width})}});
     // The input of the norm, in fp32; the attention keeps what left it.
@@ -312,7 +336,7 @@ Lowered attention(const LayerInput& in) {
     if (rotary && !latent) {
       const int64_t turned =
           product({in.batch, h.parts, h.head_dim,
-                   checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
+                   checked_add(product({h.heads, h.query}), h.own_keys ? product({h.kv_heads, h.key}) : 0)});
       turning.push_back(elementwise(pass, turned, 1, size, 3));
       // Composed: halves swapped (negate, concatenate), two products, their sum.
       turning.back().parts = 5;

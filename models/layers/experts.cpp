@@ -3,7 +3,7 @@
 // `active` of `count` gated feed-forward networks and adds up what they return, weighted. Costs and bytes are
 // those of experts that all get as many tokens. Over several devices as in Megatron-Core and DeepSpeed-MoE:
 // experts are dealt, tokens travel to theirs and back, and devices that share layers hold a part of each
-// expert or whole ones of their own.
+// expert or whole ones of their own. A second input is what the router reads in place of the first.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -22,6 +22,7 @@ struct Routing {
   int64_t count = 0, own = 0;  ///< experts in all and on this device
   int64_t active = 0;          ///< of all, for each token
   int64_t feed = 0, hidden = 0;
+  int64_t judged = 0;    ///< features that the router reads: of the second input, if there is one
   int64_t dealt = 1;     ///< devices that hold different experts
   bool gathers = false;  ///< partners bring their parts of the sequence together for their parts of experts
   bool sums = false;     ///< partners sum what their parts of experts make
@@ -130,7 +131,7 @@ std::vector<Kernel> pair_of(Pass pass, int64_t parts, int64_t rows, int64_t rank
           apart(elementwise(pass, product({parts, rows, forward ? out : in}), 2, size))};
 }
 std::vector<Kernel> router_pair(const Routing& r, Pass pass, int64_t size) {
-  return pair_of(pass, 1, r.rows, r.router_rank, r.hidden, r.count, size);
+  return pair_of(pass, 1, r.rows, r.router_rank, r.judged, r.count, size);
 }
 std::vector<Kernel> into_pair(const Routing& r, Pass pass, int64_t size) {
   return pair_of(pass, r.own, r.each, r.matrices() * r.rank, r.hidden, r.matrices() * r.feed, size);
@@ -153,7 +154,7 @@ Writing forward_of(const Routing& r, int64_t size) {
   const int64_t routed = product({r.routed, r.hidden});
   const Kernel into = gemm(pass, r.own, r.each, r.feed, r.hidden, size);
   Writing w(pass, r, size);
-  w.add(gemm(pass, 1, r.rows, r.count, r.hidden, size));  // router
+  w.add(gemm(pass, 1, r.rows, r.count, r.judged, size));  // router
   w.add_all(router_pair(r, pass, size));
   Kernel choice = elementwise(pass, product({r.rows, r.count}), 1, 4, 5);  // softmax, choice
   choice.counts = !r.drops;
@@ -195,7 +196,7 @@ Writing backward_of(const Routing& r, int64_t size) {
   w.add(elementwise(pass, product({r.rows, r.count}), 2, 4, 4));
   // Each of those that have a part of every expert knows a part of what the choice is worth.
   if (r.sums) w.exchange(Exchange::Kind::sum, product({r.rows, r.count}));
-  w.add(gemm(pass, 1, r.rows, r.hidden, r.count, size));
+  w.add(gemm(pass, 1, r.rows, r.judged, r.count, size));
   w.add_all(router_pair(r, pass, size));
   return w;
 }
@@ -234,6 +235,7 @@ void read_scores(const Attributes& attributes) {
 Routing routing_of(const LayerInput& in, const Shape& shape) {
   Routing r;
   r.hidden = shape[1];
+  r.judged = in.shapes.back()[1];
   r.count = in.attributes.integer("count");
   r.feed = in.attributes.integer("feed");
   r.bias = in.attributes.boolean("bias", false);
@@ -266,12 +268,12 @@ Routing routing_of(const LayerInput& in, const Shape& shape) {
 
 void add_parameters(const Routing& r, Lowered& out) {
   const int64_t matrix = product({r.own, r.hidden, r.feed});
-  out.parameters = {{"router", product({r.hidden, r.count})}};
+  out.parameters = {{"router", product({r.judged, r.count})}};
   if (r.gated) out.parameters.push_back({"gate", matrix, true});
   out.parameters.insert(out.parameters.end(), {{"up", matrix, true}, {"down", matrix, true}});
   for (std::size_t i = 0; i < out.parameters.size(); ++i) {
     out.parameters[i].hidden = i == 0 ? 1 : r.own;
-    out.parameters[i].inner = i + 1 < out.parameters.size() ? r.hidden : r.feed;
+    out.parameters[i].inner = i == 0 ? r.judged : i + 1 < out.parameters.size() ? r.hidden : r.feed;
   }
   if (r.score_bias) out.parameters.push_back({"score_bias", r.count});
   if (!r.bias) return;
@@ -290,7 +292,7 @@ void add_adapters(const Routing& r, int64_t size, Lowered& out) {
     out.parameters.push_back({name, product(sizes), dealt});
   };
   if (r.router_rank > 0) {
-    learned("adapter_router_a", {r.hidden, r.router_rank}, false);
+    learned("adapter_router_a", {r.judged, r.router_rank}, false);
     learned("adapter_router_b", {r.router_rank, r.count}, false);
   }
   if (r.rank == 0) return;
@@ -301,8 +303,11 @@ void add_adapters(const Routing& r, int64_t size, Lowered& out) {
 }
 
 Lowered experts(const LayerInput& in) {
-  const Shape& shape = in.only(2);
+  const Shape& shape = in.shapes.size() == 2 ? in.shapes[0] : in.only(2);
   if (shape.size() != 2) in.attributes.fail(fmt::format("takes {{time, width}}, not {}", to_text(shape)));
+  const Shape& judged = in.shapes.back();
+  if (judged.size() != 2 || judged[0] != shape[0])
+    in.attributes.fail(fmt::format("its router takes {{{}, width}}, not {}", shape[0], to_text(judged)));
   const Routing r = routing_of(in, shape);
   const int64_t size = in.element_size();
   Writing forward = forward_of(r, size), backward = backward_of(r, size);
@@ -315,7 +320,7 @@ Lowered experts(const LayerInput& in) {
   const Kernel into = gemm(Pass::backward_weights, r.own, r.hidden, r.feed, r.each, size);
   out.backward_weights = {gemm(Pass::backward_weights, r.own, r.feed, r.hidden, r.each, size)};
   out.backward_weights.insert(out.backward_weights.end(), r.gated ? 2 : 1, into);
-  out.backward_weights.push_back(gemm(Pass::backward_weights, 1, r.hidden, r.count, r.rows, size));
+  out.backward_weights.push_back(gemm(Pass::backward_weights, 1, r.judged, r.count, r.rows, size));
   if (r.bias)
     out.backward_weights.push_back(
         reduction(Pass::backward_weights, product({r.held, r.hidden + 2 * r.feed}), r.own * r.hidden, size));

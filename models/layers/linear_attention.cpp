@@ -4,6 +4,8 @@
 // of a key (Yang et al. 2024, Gated Delta Networks, arXiv 2412.06464, section 3.3).
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "models/layer.h"
 #include "models/layers/causal_conv.h"
 
@@ -30,6 +32,7 @@ Sizes sizes_of(const LayerInput& in) {
   if (in.shapes.size() != count) a.fail(fmt::format("takes {} inputs, not {}", count, in.shapes.size()));
   if (s.values % s.keys != 0) a.fail(fmt::format("{} heads do not divide {} of values", s.keys, s.values));
   s.time = in.shapes[0][0];
+  if (!s.delta) s.chunk = std::min(s.chunk, s.time);  // the delta rule's kernels fill their last chunk up
   const int64_t decays = s.delta ? in.shapes[2].back() : s.values;
   const std::vector<Shape> want = {
       {s.time, s.mixed()}, {s.time, s.out()}, {s.time, decays}, {s.time, s.values}};

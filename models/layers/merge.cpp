@@ -20,12 +20,15 @@ bool broadcasts(const Shape& small, const Shape& large) {
   return true;
 }
 
-/// Elements (of the batch) of the inputs after the first, which may be smaller.
-std::vector<int64_t> other_elements(const LayerInput& in) {
+/// Elements (of the batch) of the inputs after the first, which may be smaller: with `groups` they may have
+/// an element for so many features each.
+std::vector<int64_t> other_elements(const LayerInput& in, int64_t groups = 0) {
   if (in.shapes.size() < 2) in.attributes.fail("needs at least two inputs (\"from\": [a, b])");
   std::vector<int64_t> out;
   for (std::size_t i = 1; i < in.shapes.size(); ++i) {
-    if (!broadcasts(in.shapes[i], in.shapes[0])) {
+    Shape stretched = in.shapes[i];
+    if (groups > 0 && !stretched.empty()) stretched.back() = product({stretched.back(), groups});
+    if (!broadcasts(in.shapes[i], in.shapes[0]) && stretched != in.shapes[0]) {
       in.attributes.fail(
           fmt::format("shapes {} and {} do not fit", to_text(in.shapes[0]), to_text(in.shapes[i])));
     }
@@ -57,9 +60,9 @@ Lowered add(const LayerInput& in) {
   return out;
 }
 
-/// An input's gradient is dy times the other inputs.
+/// An input's gradient is dy times the other inputs. "groups": an element of these is for so many features.
 Lowered mul(const LayerInput& in) {
-  const auto others = other_elements(in);
+  const auto others = other_elements(in, in.attributes.integer("groups", 0, 0));
   Lowered out;
   out.cheap = Lowered::Cheap::activation;  // with a gate
   out.output = in.shapes[0];

@@ -107,12 +107,16 @@ Lowered layer_norm(const LayerInput& in) {
 
 /// What stays is what eager code keeps (LlamaRMSNorm and torch.nn.RMSNorm before its fused kernel): the
 /// input, in fp32 where it is of half precision, and, for the scale's gradient, the normalised rows that it
-/// multiplies, which are cast before or, with "fp32_scale", after (Gemma, GPT-OSS, Cohere).
+/// multiplies, which are cast before or, with "fp32_scale", after (Gemma, GPT-OSS, Cohere). "width": so many
+/// features at a time, with scales that all groups share.
 Lowered rms_norm(const LayerInput& in) {
   const Shape& shape = in.only(1);
   const bool affine = in.attributes.boolean("affine", true);
-  Lowered out = row_norm(in, elements(shape) / shape.back(), 1, 1,
-                         affine ? std::vector<Parameter>{{"scale", shape.back()}} : std::vector<Parameter>{});
+  const int64_t width = in.attributes.integer("width", shape.back());
+  if (shape.back() % width != 0)
+    in.attributes.fail(fmt::format("groups of {} do not divide {} features", width, shape.back()));
+  Lowered out = row_norm(in, elements(shape) / width, 1, 1,
+                         affine ? std::vector<Parameter>{{"scale", width}} : std::vector<Parameter>{});
   out.forward[0].eager = out.backward_data[0].eager = true;
   const auto keep = [&](int64_t size) {
     out.own.push_back({elements(shape), size});

@@ -87,4 +87,5 @@ def main():
         print(json.dumps({"type": kind, "class": name, "base": base, "count": count(model_class, config_class, base), "cases": cases}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -58,5 +58,16 @@ TEST(Clip, NeedsAnInterval) {
               testing::HasSubstr("above \"low\""));
 }
 
+/// As autograd's hooks count them in transformers 5.23: of quick_gelu the input and the sigmoid.
+TEST(Activation, ComposedGelusKeepWhatTheirOperationsMake) {
+  const auto kept = [](const std::string& attributes) {
+    const Lowered l = lower_one("gelu", {{10}}, attributes);
+    return (l.keeps_input ? 1 : 0) + own_kept_bytes(l, 4) / 40;
+  };
+  EXPECT_EQ(kept("{}"), 1);
+  EXPECT_EQ(kept(R"({"composed": true})"), 4);
+  EXPECT_EQ(kept(R"({"composed": true, "kept": 2})"), 2);
+}
+
 }  // namespace
 }  // namespace tandem::tests

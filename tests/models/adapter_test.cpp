@@ -2,12 +2,9 @@
 // Fine-tuning: what stays, what is learned, and what a pass over it costs.
 #include "models/adapter.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/models/helpers.h"
 
-#include "models/hf_config.h"
-
-namespace tandem::models {
+namespace tandem::tests {
 namespace {
 
 Graph adapted(const std::string& model, const std::string& adapter) {
@@ -19,12 +16,6 @@ const Layer& named(const Graph& g, const std::string& name) {
     if (l.name == name) return l;
   }
   throw std::runtime_error("no layer " + name);
-}
-
-Flops flops(const std::vector<Kernel>& kernels) {
-  Flops sum;
-  for (const Kernel& k : kernels) sum += k.flops * k.repeat;
-  return sum;
 }
 
 struct Trainable {
@@ -107,7 +98,7 @@ TEST(Adapter, OfImportedModelsIsAsPeftHasIt) {
       {R"({"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"]})", 0, 7962816 * 2},
       {R"({"model_type": "albert", "architectures": ["AlbertForMaskedLM"]})", 0, 657408 * 2}};
   for (const Imported& one : all) {
-    const Graph g = Graph::from_json(model_of_hf_config(Json::parse(one.config, "config.json")));
+    const Graph g = graph_of_config(one.config);
     const auto learned = [&](const char* adapter) {
       return with_adapter(g, parse_adapter(adapter, {}), {}).parameter_elements();
     };
@@ -137,7 +128,7 @@ TEST(Adapter, MakesGradientsOfItselfAlone) {
     EXPECT_EQ(lowered[i].backward_weights.empty(), l.parameters.empty()) << l.name;
     if (l.name.starts_with("decoder.0") && l.name.find("down") == std::string::npos &&
         l.name != "decoder.0.add2")
-      EXPECT_EQ(flops(lowered[i].backward_data).n, 0) << l.name << " lies before the first adapter";
+      EXPECT_EQ(flops(lowered[i].backward_data), 0) << l.name << " lies before the first adapter";
     if (l.name == "decoder.1.gate") EXPECT_FALSE(lowered[i].keeps_input);
     if (l.name == "decoder.1.down.lora_a") EXPECT_TRUE(lowered[i].keeps_input);
   }
@@ -188,8 +179,7 @@ TEST(Adapter, BesideExpertsIsDealtWithThem) {
   EXPECT_EQ(share("adapter_gate_up"), 1.0 / 8);
   EXPECT_EQ(share("adapter_down"), 1.0 / 8);
   EXPECT_EQ(share("adapter_router"), 1);
-  EXPECT_GT(flops(g.lower(1, Precision::bf16)[named(g, "decoder.0.down").inputs[0] + 1].backward_weights).n,
-            0);
+  EXPECT_GT(flops(g.lower(1, Precision::bf16)[named(g, "decoder.0.down").inputs[0] + 1].backward_weights), 0);
 }
 
 TEST(Adapter, IsReadAndWrittenAlike) {
@@ -250,4 +240,4 @@ TEST(Frozen, IsSaidInAModelFileToo) {
 }
 
 }  // namespace
-}  // namespace tandem::models
+}  // namespace tandem::tests

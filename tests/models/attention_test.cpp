@@ -107,5 +107,28 @@ TEST(Attention, InWindowsIsOfManyShortSequences) {
               testing::HasSubstr("\"causal\" is not understood"));
 }
 
+/// 4 queries and 2 keys of 24 features, 2 values of 16; or 2 keys that are values too; or queries alone.
+TEST(Attention, ValuesMayBeOfAnotherWidthOrKeysOrAnotherLayers) {
+  const auto lowered = [](int64_t width, const std::string& more) {
+    return lower_one(
+        "attention", {{10, width}},
+        R"({"heads": 4, "kv_heads": 2, "head_dim": 24, "causal": true, "qk_norm": true)" + more + "}");
+  };
+  const Lowered other = lowered(6 * 24 + 2 * 16, R"(, "v_head_dim": 16)"),
+                one = lowered(6 * 24, R"(, "keys_as_values": true, "value_norm": true)"),
+                shared = lowered(4 * 24, R"(, "shared_keys": true)");
+  EXPECT_EQ(other.output, (Shape{10, 4 * 16}));
+  EXPECT_EQ(one.output, (Shape{10, 4 * 24}));
+  EXPECT_EQ(shared.output, (Shape{10, 4 * 24}));
+  EXPECT_EQ(parameters(other), 2 * 24);
+  EXPECT_EQ(parameters(one), 2 * 24) << "the norm of values has no scale";
+  EXPECT_EQ(parameters(shared), 24);
+  EXPECT_EQ(one.forward.size(), other.forward.size() + 1);
+  EXPECT_THAT(
+      error_of([&] { lowered(100, R"(, "v_head_dim": 16)"); }),
+      HasSubstr(
+          "the packed input has width 100, not 176: of 4 queries and 2 keys of 24, and 2 values of 16"));
+}
+
 }  // namespace
 }  // namespace tandem::tests

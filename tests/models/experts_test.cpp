@@ -100,5 +100,14 @@ TEST(ExpertsErrors, SayWhatDoesNotFit) {
   EXPECT_THAT(fails({{5, 8, 2}}, kMixtral), HasSubstr("{time, width}"));
 }
 
+/// Nemotron 3: experts of 1,024 features, a router that reads all 4,096.
+TEST(Experts, MayReadLessThanTheirRouter) {
+  const Lowered l =
+      lower_one("experts", {{64, 1024}, {64, 4096}}, R"({"count": 8, "active": 2, "feed": 512})");
+  EXPECT_EQ(l.output, (Shape{64, 1024}));
+  EXPECT_EQ(parameters(l), 4096 * 8 + 8 * 3 * 1024 * 512);
+  EXPECT_EQ(flops(l.forward, KernelKind::gemm), 64 * (2LL * 2 * 3 * 1024 * 512 + 2LL * 4096 * 8));
+}
+
 }  // namespace
 }  // namespace tandem::tests

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/graph.h"
+#include "models/hf_config.h"
 
 namespace tandem::tests {
 
@@ -23,6 +24,11 @@ inline Lowered lower_one(std::string_view type, const std::vector<Shape>& shapes
 }
 
 inline Graph graph_of(const std::string& text) { return Graph::from_json(Json::parse(text, "test.json")); }
+
+/// Of a config.json of Transformers.
+inline Graph graph_of_config(const std::string& text) {
+  return Graph::from_json(models::model_of_hf_config(Json::parse(text, "config.json")));
+}
 
 /// A model of one input {3,8,8} named "image" with the given layers and, optionally, more top-level keys.
 inline Graph image_graph(const std::string& layers, const std::string& more = "") {

@@ -287,9 +287,11 @@ std::string refusal(const std::string& config) {
 }
 
 TEST(HfConfigs, WhatIsNotUnderstoodIsRefusedByName) {
-  EXPECT_THAT(refusal(R"("architectures": ["JambleForCausalLM"])"),
-              testing::AllOf(HasSubstr("config.json:1:"),
-                             HasSubstr("\"JambleForCausalLM\" is not understood"), HasSubstr("llama")));
+  EXPECT_THAT(
+      refusal(R"("architectures": ["JambleForCausalLM"])"),
+      testing::AllOf(HasSubstr("config.json:1:"), HasSubstr("\"JambleForCausalLM\" is not understood"),
+                     HasSubstr("types are: models/hf/types")));
+  EXPECT_THAT(refusal(R"("model_type": "gemma9_text")"), HasSubstr("Of a like name are: gemma, gemma2"));
   EXPECT_THAT(
       refusal(R"("model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 5,
                          "vocab_size": 10)"),

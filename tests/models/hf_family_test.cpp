@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encoders, encoder-decoders and models of images of Hugging Face: as many parameters as Transformers 5.23
 // counts on the meta device, by the defaults of each class and with fields of other values.
-#include <gmock/gmock.h>
-
-#include "models/graph.h"
-#include "models/hf_config.h"
+#include "tests/models/helpers.h"
 
 namespace tandem::tests {
 namespace {
@@ -13,9 +10,7 @@ using models::Graph;
 using models::model_of_hf_config;
 using testing::HasSubstr;
 
-int64_t counted(const std::string& config) {
-  return Graph::from_json(model_of_hf_config(Json::parse(config, "config.json"))).parameter_elements();
-}
+int64_t counted(const std::string& config) { return graph_of_config(config).parameter_elements(); }
 
 std::string of_class(const char* name, const char* type, const char* fields) {
   return fmt::format(R"({{"architectures": ["{}"], "model_type": "{}"{}{}}})", name, type,

@@ -59,5 +59,11 @@ TEST(MergeErrors, NameBothShapes) {
   EXPECT_THAT(error_of([] { lower_one("concat", {{64, 8}, {64}}); }), HasSubstr("differ"));
 }
 
+TEST(Merge, AFactorMayBeOfAGroupOfFeatures) {
+  const Lowered l = lower_one("mul", {{10, 64}, {10, 4}}, R"({"groups": 16})");
+  EXPECT_EQ(l.output, (Shape{10, 64}));
+  EXPECT_THAT(error_of([] { lower_one("mul", {{10, 64}, {10, 4}}); }), testing::HasSubstr("do not fit"));
+}
+
 }  // namespace
 }  // namespace tandem::tests

@@ -126,5 +126,15 @@ TEST(Lrn, GradientReadsThreeTensors) {
   EXPECT_THAT(error_of([] { lower_one("lrn", {{3, 5, 5}}); }), HasSubstr("window of 5 channels"));
 }
 
+TEST(Norm, GroupsOfFeaturesShareTheirScales) {
+  const Lowered l = lower_one("rms-norm", {{10, 64}}, R"({"width": 16})");
+  EXPECT_EQ(parameters(l), 16);
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{40, 16}));
+  EXPECT_THAT(error_of([] {
+                lower_one("rms-norm", {{10, 64}}, R"({"width": 24})");
+              }),
+              testing::HasSubstr("groups of 24 do not divide 64 features"));
+}
+
 }  // namespace
 }  // namespace tandem::tests

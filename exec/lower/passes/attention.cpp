@@ -41,6 +41,10 @@ class Attention {
     if (attributes_.text("qk_norm_over", "head") != "head" || !attributes_.boolean("qk_norm_affine", true) ||
         attributes_.boolean("qk_norm_bias", false))
       refuse("with norms of queries and keys other than of each head with one scale is only simulated");
+    const bool other_values =
+        attributes_.boolean("keys_as_values", false) || attributes_.boolean("shared_keys", false) ||
+        attributes_.boolean("value_norm", false) || attributes_.integer("v_head_dim", size) != size;
+    if (other_values) refuse("with values that are keys too, normed or of another width is only simulated");
     sinks_ = attributes_.boolean("sinks", false);
     buckets_ = attributes_.integer("bias_buckets", 0, 0);
     if (attributes_.integer("relative", 0, 0) > 0) refuse("with relative positions is only simulated");

@@ -61,6 +61,7 @@ class Experts {
   void build() {
     if (!attributes_.boolean("gated", true) || attributes_.boolean("score_bias", false))
       refuse("without a gate, or whose scores have a learned bias, are only simulated");
+    if (l_.inputs() > 1) refuse("whose router reads something else are only simulated");
     if (attributes_.integer("adapter_rank", 0, 0) > 0 || attributes_.integer("router_rank", 0, 0) > 0)
       refuse("with adapters are only simulated");
     if ((dealt_ > 1 || parts()) && l_.learns() && !l_.needs_d_in(0))

@@ -62,6 +62,8 @@ void add(LayerCalls& l) {
 
 /// y = a b c: forward multiplies one after the other; an input's gradient is dy times all the others.
 void mul(LayerCalls& l) {
+  if (Attributes(l.layer().attributes).integer("groups", 0, 0) > 0)
+    throw InputError(l.layer().attributes.place(), "a factor for a group of features is only simulated");
   const auto whole = strides(l.layer().output);
   const auto strides_of = [&](std::size_t i) { return stretched(l.shape(i), l.shape(0)); };
   const auto multiply = [&](Pass pass, TensorId y, std::vector<int64_t> ys, TensorId a,

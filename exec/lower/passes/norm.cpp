@@ -121,7 +121,8 @@ void last_dimension(LayerCalls& l, bool rms) {
                     "images lie channels last",
                     l.layer().name, s.size()));
   }
-  row_norm(l, {l.batch() * elements(s) / s[axis], 1, 1, s[axis], rms ? 1 : 0}, kNormEpsilon);
+  const int64_t width = rms ? Attributes(l.layer().attributes).integer("width", s[axis]) : s[axis];
+  row_norm(l, {l.batch() * elements(s) / width, 1, 1, width, rms ? 1 : 0}, kNormEpsilon);
 }
 
 void layer_norm(LayerCalls& l) { last_dimension(l, false); }
