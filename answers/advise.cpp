@@ -72,7 +72,7 @@ class StageTimes {
     double bytes = 0;
     try {
       const ResolvedScheme scheme = resolved(c.stage_scheme, search_);
-      const Prediction p = stage(c, recompute, scheme);
+      const Request p = stage(c, recompute, scheme);
       bytes = static_cast<double>(memory_on(p, p.devices).activations.n);
     } catch (const InputError&) {
     }
@@ -91,8 +91,8 @@ class StageTimes {
     }
   }
 
-  Prediction stage(const Candidate& c, const Recompute& recompute, const ResolvedScheme& scheme) const {
-    Prediction p = q_.prediction(c.tensor * c.expert * c.context);
+  Request stage(const Candidate& c, const Recompute& recompute, const ResolvedScheme& scheme) const {
+    Request p = q_.request(c.tensor * c.expert * c.context);
     p.job.scheme = &scheme;
     p.job.batch = c.batch;
     p.job.precision = c.precision;
@@ -287,7 +287,7 @@ class Searcher {
     out.bound = bound(c, space_.samples, times_.seconds(c, search_.recompute.value_or(Recompute{})));
     try {
       const ResolvedScheme scheme = resolved(c.scheme, search_);
-      Prediction p = q_.prediction(c.devices);
+      Request p = q_.request(c.devices);
       p.job.scheme = &scheme;
       p.job.batch = c.batch;
       p.job.precision = c.precision;
@@ -321,7 +321,7 @@ class Searcher {
 
   /// What stages hold at most does not grow from two micro-batches a stage on, but by what an allocator
   /// rounds.
-  bool hopeless(Prediction p, const Candidate& c, const Saver& saver, Verdict& out) const {
+  bool hopeless(Request p, const Candidate& c, const Saver& saver, Verdict& out) const {
     constexpr double kRounding = 0.97;
     const int64_t few = 2 * c.pipeline;
     if (c.pipeline == 1 || c.micro_batches <= few) return false;
@@ -335,7 +335,7 @@ class Searcher {
     return kRounding * static_cast<double>(memory.needed().n) > static_cast<double>(memory.capacity.n);
   }
 
-  static bool fits(Prediction p, const Saver& saver, Verdict& out) {
+  static bool fits(Request p, const Saver& saver, Verdict& out) {
     p.job.recompute = saver.recompute;
     p.job.offload = saver.offload;
     const MemoryUse memory = memory_on(p, p.devices);
@@ -450,7 +450,7 @@ class Searcher {
   double rate_of(const Advice::Larger& way, Precision precision, const Saver& saver) const {
     try {
       const ResolvedScheme scheme = resolved(way.scheme, search_);
-      Prediction p = q_.prediction(way.devices);
+      Request p = q_.request(way.devices);
       p.job.scheme = &scheme;
       p.job.batch = way.batch;
       p.job.precision = precision;

@@ -13,7 +13,7 @@
 #include "answers/fitting.h"
 #include "answers/progress.h"
 #include "answers/what_if.h"
-#include "sim/plan/placement.h"
+#include "sim/bound/placement.h"
 #include "sim/simulation.h"
 
 namespace tandem::answers {
@@ -41,7 +41,7 @@ namespace {
 void add_aims(const Question& q, Report& report) {
   if (q.failures) add_goodput(q, *q.failures, report);
   if (!q.target || !report.fits) return;
-  const Prediction p = q.prediction(report.devices);
+  const Request p = q.request(report.devices);
   const auto program = Simulation(p).program(make_cluster(q.system, report.devices));
   add_progress(*q.target, q.graph, *program, report);
 }
@@ -50,7 +50,7 @@ void add_aims(const Question& q, Report& report) {
 
 Report predict(const Question& q, int64_t devices, Depth depth) {
   const auto start = std::chrono::steady_clock::now();
-  const Prediction p = q.prediction(devices);
+  const Request p = q.request(devices);
   Report report = depth == Depth::rate && q.then.empty() ? simulate_rate(p) : simulate(p);
   if (report.fits && depth == Depth::full) find_bottleneck(q, report);
   note_unmeasured(q, report);

@@ -25,7 +25,7 @@ std::string percent(double gain) { return fmt::format("{:+.1f} %", 100 * gain); 
 
 /// samples/s with so many samples per device; nothing where they do not fit.
 std::optional<double> rate_at(const Question& q, int64_t devices, int64_t batch) {
-  Prediction p = prediction_on(q, q.system, devices);
+  Request p = prediction_on(q, q.system, devices);
   p.job.batch = batch;
   if (!memory_on(p, devices).fits()) return std::nullopt;
   return throughput(p);

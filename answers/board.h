@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "answers/question.h"
 #include "answers/pair.h"
+#include "answers/question.h"
 
 namespace tandem::answers {
 

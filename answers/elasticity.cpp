@@ -71,7 +71,7 @@ std::vector<std::pair<std::string, const Json*>> node_parts(const Json& document
 
 /// Does the order in which messages arrive decide how long steps take?
 bool by_arrival(const Question& q) {
-  const Plan plan = make_plan(prediction_on(q, q.system, q.devices.back()));
+  const BoundProgram plan = make_plan(prediction_on(q, q.system, q.devices.back()));
   return !is_static(*plan.program) && !in_lock_step(*plan.program);
 }
 
@@ -83,7 +83,7 @@ class Perturbed {
   }
 
   double rate(const Resource& r, double factor, int64_t devices) const {
-    Prediction p = prediction_on(q_, q_.system, devices);
+    Request p = prediction_on(q_, q_.system, devices);
     p.anchor_scale = scale_;
     if (by_arrival_ && p.iterations == 0) p.iterations = kRoundsByArrival;
     if (r.speed != nullptr) {
@@ -258,8 +258,8 @@ System perturbed(const Question& q, const Resource& resource, double factor) {
   return q.system.with(sets);
 }
 
-Prediction prediction_on(const Question& q, const System& system, int64_t devices) {
-  Prediction p = q.prediction(devices);
+Request prediction_on(const Question& q, const System& system, int64_t devices) {
+  Request p = q.request(devices);
   p.system = &system;
   p.check_memory = false;
   p.measured = nullptr;  // what was measured would hold whatever the links become
@@ -292,7 +292,7 @@ void leave_own_part(std::vector<Elasticity>& all, std::size_t count) {
 std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
   std::vector<std::size_t> fitting;
   for (std::size_t i = 0; i < q.devices.size(); ++i) {
-    if (!check_memory || memory_on(q.prediction(q.devices[i]), q.devices[i]).may_fit()) fitting.push_back(i);
+    if (!check_memory || memory_on(q.request(q.devices[i]), q.devices[i]).may_fit()) fitting.push_back(i);
   }
   const auto most = std::max_element(q.devices.begin(), q.devices.end());
   if (fitting.empty()) throw InputError(fit_text(q, *most));

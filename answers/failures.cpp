@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "answers/goodput.h"
+#include "sim/bound/placement.h"
 #include "sim/capacity.h"
 #include "sim/habits.h"
-#include "sim/plan/placement.h"
 #include "sim/simulation.h"
 
 namespace tandem::answers {
@@ -23,7 +23,7 @@ int64_t devices_of_node(const Cluster& cluster, const System& system) {
 
 /// Nodes that write a checkpoint: those over which one copy of the state is spread.
 int64_t writers(const Question& q, int64_t devices) {
-  const Prediction p = q.prediction(devices);
+  const Request p = q.request(devices);
   const Cluster cluster = make_cluster(q.system, devices);
   const auto program = Simulation(p).program(cluster);
   const int64_t split = std::max<int64_t>(1, devices / replicas(*program));
@@ -46,7 +46,7 @@ std::optional<double> rate_without(const Question& q, int64_t devices, int64_t m
   const int64_t left = devices_without(q, devices, missing);
   if (left < 1) return std::nullopt;
   try {
-    return throughput(q.prediction(left));
+    return throughput(q.request(left));
   } catch (const InputError&) {
     return std::nullopt;
   }
@@ -105,7 +105,7 @@ void add_alternatives(Goodput& g, const FailingJob& job, const std::vector<doubl
 }  // namespace
 
 Bytes checkpoint_bytes(const Question& q) {
-  const Prediction p = q.prediction(1);
+  const Request p = q.request(1);
   const bool half = habits_of(p).weights == MemoryHabits::Weights::half && element_bytes(q.precision) < 4;
   Bytes out = Bytes{half ? 2 : 4} * q.graph.parameter_elements();
   Optimizer kept = *q.optimizer;  // pages of it that lie in the host's memory too

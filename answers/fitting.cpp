@@ -93,7 +93,7 @@ class Fitting {
 
   bool fits(uint32_t set, const std::string& model) const {
     try {
-      Prediction p = q_.prediction(devices_);
+      Request p = q_.request(devices_);
       const bool stored = (set & kStored) != 0;
       std::optional<Graph> graph;
       if (stored || model != q_.model_text) graph = graph_of(model, stored);
@@ -126,7 +126,7 @@ class Fitting {
 }  // namespace
 
 std::string fit_text(const Question& question, int64_t devices) {
-  return fit_advice(question.prediction(devices), Fitting(question, devices).all());
+  return fit_advice(question.request(devices), Fitting(question, devices).all());
 }
 
 }  // namespace tandem::answers

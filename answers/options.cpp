@@ -19,16 +19,24 @@ std::vector<Option> fine_tuning_flags() {
 }
 
 Option batch_split_flag() {
-  return {"batch-split", "even|speed|N,N,...",
+  return {"batch-split",
+          "even|speed|N,N,...",
           "how samples are divided where devices differ: the same batch for all (default), in proportion to "
           "the rate that each has alone, as many in all, or so many for each in turn; gradients are averaged "
-          "over samples", false, {}, "even"};
+          "over samples",
+          false,
+          {},
+          "even"};
 }
 
 Option offload_flag() {
-  return {"offload", "off|WHAT[+WHAT...]",
+  return {"offload",
+          "off|WHAT[+WHAT...]",
           "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "
-          "parameters (zero:stage=3), activations (kept by --recompute blocks); default off", false, {}, "off"};
+          "parameters (zero:stage=3), activations (kept by --recompute blocks); default off",
+          false,
+          {},
+          "off"};
 }
 
 Option recompute_flag() {
@@ -41,9 +49,13 @@ Option recompute_flag() {
 
 Option batch_norm_flag() {
   return {
-      "batch-norm", "local|sync",
+      "batch-norm",
+      "local|sync",
       "whose samples batch normalisation takes its statistics over: each device's own (default), or those "
-      "of all devices (SyncBatchNorm), which sum them in both passes of every such layer", false, {}, "local"};
+      "of all devices (SyncBatchNorm), which sum them in both passes of every such layer",
+      false,
+      {},
+      "local"};
 }
 
 std::vector<Option> board_flags() {
@@ -61,15 +73,28 @@ namespace {
 /// What predictions ask of input, beside what runs do.
 std::vector<Option> input_flags() {
   std::vector<Option> out{
-      {"input", "real|synthetic",
-       "real (default): storage, decoding and copies count; synthetic: data on the device", false, {}, "real"},
+      {"input",
+       "real|synthetic",
+       "real (default): storage, decoding and copies count; synthetic: data on the device",
+       false,
+       {},
+       "real"},
       {"data", "NAME|FILE|FOLDER",
        "as of run: pictures in storage, a folder or a .rec file, whose number, size and format count instead "
        "of the model file's sample; digits, .csv files, tokens:FILE.bin and synthetic lie in the host's "
        "memory, so that nothing is read or decoded"},
-      {"decode", "host|device", "who decodes: the host's cores (default) or the device, as DALI does", false, {}, "host"},
-      {"epoch", "later|first",
-       "later (default): the page cache holds what it has room for; first: nothing was read before", false, {}, "later"},
+      {"decode",
+       "host|device",
+       "who decodes: the host's cores (default) or the device, as DALI does",
+       false,
+       {},
+       "host"},
+      {"epoch",
+       "later|first",
+       "later (default): the page cache holds what it has room for; first: nothing was read before",
+       false,
+       {},
+       "later"},
       {"staged", "", "data was copied to the nodes' own disks, although storage is shared"}};
   const std::vector<Option> loading = loading_flags();
   out.insert(out.end(), loading.begin(), loading.end());
@@ -85,13 +110,22 @@ std::vector<Option> all_options() {
       {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
       {"system", "NAME|FILE", "the machine (tandem list systems)"},
       {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... and all that the system has, at most 64"},
-      {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce", false, {}, "allreduce"},
+      {"scheme",
+       "NAME[:key=value,...]",
+       "synchronisation scheme or framework preset; default allreduce",
+       false,
+       {},
+       "allreduce"},
       {"batch", "N", "samples per device and iteration; default 32", false, {}, "32"},
       batch_split_flag(),
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8", false, {}, "fp32"},
-      {"optimizer", "NAME",
+      {"optimizer",
+       "NAME",
        "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, adafactor, lamb "
-       "(tandem list optimizers), or none: no update", false, {}, "momentum"},
+       "(tandem list optimizers), or none: no update",
+       false,
+       {},
+       "momentum"},
       {"recipe", "NAME|FILE",
        "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
        "pytorch; all: tandem list recipes"},
@@ -128,7 +162,12 @@ std::vector<Option> all_options() {
       {"pauses", "every=T,for=T",
        "pauses at random in a device's work, every so often in the mean and exponentially long; "
        "every=60s,for=0.5s"},
-      {"profile", "NAME|FILE", "kernel costs; default stock, the curves fitted to published measurements", false, {}, "stock"},
+      {"profile",
+       "NAME|FILE",
+       "kernel costs; default stock, the curves fitted to published measurements",
+       false,
+       {},
+       "stock"},
       {"collective-profile", "FILE",
        "measured collectives (tandem import nccl-tests) that correct those of the same devices; one of "
        "all-reduce, all-gather and reduce-scatter corrects the others"},

@@ -142,7 +142,7 @@ int64_t read_batch(const Values& values, const AskedBatches& asked, int64_t most
   if (sum % count != 0 || (values.has("batch") && batch != sum / count))
     refuse_option("batch-split", fmt::format("{} samples for {} devices; their mean must be {}", sum, count,
                                              values.has("batch") ? fmt::format("the batch, {}", batch)
-                                                                    : std::string("a whole number")));
+                                                                 : std::string("a whole number")));
   return sum / count;
 }
 
@@ -283,8 +283,7 @@ bool same(const Values& a, const Values& b, std::initializer_list<std::string_vi
 void read_training(const Values& values, const Hooks& hooks, Question& q) {
   const AskedBatches asked = read_batch_split(values);
   const auto listed = static_cast<int64_t>(asked.batches.size());
-  q.devices =
-      values.integers("devices", listed > 0 ? std::vector{listed} : usual_counts(q), 1, kMostDevices);
+  q.devices = values.integers("devices", listed > 0 ? std::vector{listed} : usual_counts(q), 1, kMostDevices);
   check_counts(asked, q.devices);
   q.batch = read_batch(values, asked, 1 << 24);
   q.split = asked.split;
@@ -347,8 +346,7 @@ Question question_of(const Values& values, const Hooks& hooks, const Question* l
              .sets = sets};
   if (values.has("adapter")) q.adapter = values.value("adapter", "", parse_adapter);
   if (values.has("freeze")) q.frozen = split(values.text("freeze", ""), ',');
-  if (values.has("recipe"))
-    q.scheme.recipe = load_recipe(values.text("recipe", ""), option_place("recipe"));
+  if (values.has("recipe")) q.scheme.recipe = load_recipe(values.text("recipe", ""), option_place("recipe"));
   read_training(values, hooks, q);
   read_conditions(values, hooks, q);
   if (like != nullptr) q.programs = like->programs;
@@ -389,8 +387,8 @@ std::string Question::system_label() const {
   return changed_system(name, sets);
 }
 
-Prediction Question::prediction(int64_t device_count) const {
-  Prediction p;
+Request Question::request(int64_t device_count) const {
+  Request p;
   p.job = {&graph, &scheme, batch, precision, optimizer, input, recompute, offload, loading};
   p.job.sync_batch_norm = sync_batch_norm;
   p.system = &system;

@@ -116,14 +116,14 @@ struct Question {
     int64_t batch = 32;
   };
   std::vector<Then> then{};
-  std::optional<Failures> failures{};           ///< --mtbf and what belongs to it
-  std::optional<ProgressQuestion> target{};     ///< --target-loss, --epochs, --tokens or --samples
+  std::optional<Failures> failures{};        ///< --mtbf and what belongs to it
+  std::optional<ProgressQuestion> target{};  ///< --target-loss, --epochs, --tokens or --samples
 
   /// Programs that this question and those made from it with with() share.
   std::shared_ptr<Programs> programs = std::make_shared<Programs>();
 
   /// On so many devices; points into this question, which must outlive it.
-  Prediction prediction(int64_t device_count) const;
+  Request request(int64_t device_count) const;
   /// The system with what was changed of it: "5090-2x with rtx-pro-6000". One that a file calls "imported"
   /// has that file's name.
   std::string system_label() const;

@@ -39,7 +39,8 @@ std::vector<std::string> words_of(const Json& value, const Option& option) {
     value.fail(fmt::format("\"{}\" takes one value", option.name));
   std::vector<std::string> out;
   for (const Json& item : value.items()) out.push_back(word_of(item, option));
-  if (out.empty() && !option.repeatable) value.fail(fmt::format("\"{}\" takes one value at least", option.name));
+  if (out.empty() && !option.repeatable)
+    value.fail(fmt::format("\"{}\" takes one value at least", option.name));
   if (option.repeatable) return out;
   return {fmt::format("{}", fmt::join(out, ","))};
 }

@@ -44,7 +44,7 @@ double Values::real(std::string_view name, double fallback, double low, double h
 }
 
 std::vector<int64_t> Values::integers(std::string_view name, std::vector<int64_t> fallback, int64_t low,
-                                         int64_t high) const {
+                                      int64_t high) const {
   if (!has(name)) return fallback;
   std::vector<int64_t> out;
   for (const std::string& part : split(text(name, ""), ',')) {
@@ -58,7 +58,7 @@ std::vector<int64_t> Values::integers(std::string_view name, std::vector<int64_t
 }
 
 std::string Values::choice(std::string_view name, std::string_view fallback,
-                              const std::vector<std::string>& valid) const {
+                           const std::vector<std::string>& valid) const {
   std::string value = text(name, fallback);
   if (std::find(valid.begin(), valid.end(), value) == valid.end()) {
     refuse_option(name, fmt::format("no \"{}\".{} Valid: {}", printable(value), did_you_mean(value, valid),

@@ -49,7 +49,9 @@ class Values {
   /// Other values of an option; without any, it is absent.
   void set(std::string_view name, std::vector<std::string> values);
   /// One more value of an option.
-  void add(std::string_view name, std::string value) { values_[std::string(name)].push_back(std::move(value)); }
+  void add(std::string_view name, std::string value) {
+    values_[std::string(name)].push_back(std::move(value));
+  }
   /// Where an option's value stands in a document; of a command line nothing is known.
   void stands_at(std::string_view name, Place place) { places_[std::string(name)] = std::move(place); }
   Place place(std::string_view name) const;

@@ -9,8 +9,8 @@
 #include "answers/elasticity.h"
 #include "answers/labels.h"
 #include "base/data.h"
+#include "sim/bound/placement.h"
 #include "sim/capacity.h"
-#include "sim/plan/placement.h"
 #include "topologies/edits.h"
 
 namespace tandem::answers {
@@ -18,7 +18,7 @@ namespace tandem::answers {
 namespace {
 
 /// Samples/s.
-std::optional<double> try_rate(const Prediction& p) {
+std::optional<double> try_rate(const Request& p) {
   try {
     if (!memory_on(p, p.devices).fits()) return std::nullopt;
     return throughput(p);
@@ -56,7 +56,7 @@ std::string without_sockets(const Question& q, const Report& last) {
   sets.emplace_back("network.transport.name", "rdma");
   try {
     const System system = q.system.with(sets);
-    Prediction p = prediction_on(q, system, last.devices);
+    Request p = prediction_on(q, system, last.devices);
     const auto rate = try_rate(p);
     if (!rate || *rate < 1.01 * last.samples_per_second) return "";
     return fmt::format("RDMA instead of sockets would give {} (--set network.transport.name=rdma). ",
@@ -86,7 +86,7 @@ std::string other_system(const Question& q, const Report& last) {
     if (system.accelerators().size() != q.system.accelerators().size() || system.kinds().size() > 1) continue;
     if (chip(system.device(system.accelerator(0))) != wanted || system.accelerator_count() < last.devices)
       continue;
-    Prediction p = q.prediction(last.devices);
+    Request p = q.request(last.devices);
     p.system = &system;
     p.measured = nullptr;  // on another machine
     const auto other = try_rate(p);
@@ -110,7 +110,7 @@ std::string smaller_format(const Question& q, const Report& last) {
              1.2 * device.product_peak(Precision::fp32).flops_per_second;
     });
     if (!faster) continue;
-    Prediction p = q.prediction(last.devices);
+    Request p = q.request(last.devices);
     p.job.precision = to;
     if (const auto rate = try_rate(p))
       return fmt::format("--precision {} would give {}. ", name(to), gain(*rate, last.samples_per_second));
@@ -119,7 +119,7 @@ std::string smaller_format(const Question& q, const Report& last) {
 }
 
 std::string without_input(const Question& q, const Report& last) {
-  Prediction p = q.prediction(last.devices);
+  Request p = q.request(last.devices);
   p.job.input = false;
   const auto rate = try_rate(p);
   if (!rate) return "";
@@ -135,7 +135,7 @@ void note_idle_settings(const Question& q, Report& report) {
     std::erase(others, setting);
     try {
       const System system = q.system.with(others);
-      Prediction p = q.prediction(report.devices);
+      Request p = q.request(report.devices);
       p.system = &system;
       p.measured = nullptr;
       const Report without = simulate(p);

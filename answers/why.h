@@ -3,8 +3,8 @@
 // Two predictions that differ in something: what changes, and why, in one line.
 #include <string>
 
-#include "answers/swap.h"
 #include "answers/pair.h"
+#include "answers/swap.h"
 
 namespace tandem::answers {
 

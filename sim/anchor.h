@@ -16,7 +16,7 @@ struct AnchorFit {
 /// The scale with which the prediction meets its anchor, which may have been measured with another batch,
 /// scheme or system than its own, and never at other speeds. `simulation`: of the prediction. An anchor that
 /// no scale meets adds a note. Cost: some evaluations where it has to be fitted.
-AnchorFit fit_anchor(const Prediction& prediction, const Simulation& simulation,
+AnchorFit fit_anchor(const Request& prediction, const Simulation& simulation,
                      std::vector<std::string>& notes);
 
 }  // namespace tandem::sim

@@ -7,11 +7,11 @@
 #include <map>
 
 #include "schemes/uneven_batches.h"
-#include "sim/plan/placement.h"
+#include "sim/bound/placement.h"
 
 namespace tandem::sim {
 
-std::vector<int64_t> split_by_speed(const Prediction& p, const Cluster& cluster, const Program& program,
+std::vector<int64_t> split_by_speed(const Request& p, const Cluster& cluster, const Program& program,
                                     const std::function<double(int64_t)>& rate_alone) {
   check_takes_uneven(program, p.job.scheme->name);
   std::vector<double> speeds(static_cast<std::size_t>(cluster.devices));
@@ -27,7 +27,7 @@ std::vector<int64_t> split_by_speed(const Prediction& p, const Cluster& cluster,
   return in_proportion(speeds, checked_mul(p.job.batch, cluster.devices, "the samples of a step"));
 }
 
-std::string split_text(const Prediction& p, const Cluster& cluster, const std::vector<int64_t>& samples) {
+std::string split_text(const Request& p, const Cluster& cluster, const std::vector<int64_t>& samples) {
   std::string out;
   for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
     int64_t least = INT64_MAX, most = 0;

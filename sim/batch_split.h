@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/prediction.h"
+#include "sim/request.h"
 
 namespace tandem::sim {
 
@@ -14,12 +14,11 @@ namespace tandem::sim {
 /// that each has alone at the job's batch: `rate_alone` of a device by its number in the cluster, asked once
 /// for each sort of devices. Throws InputError where `program`, the job's on the cluster, needs equal
 /// batches.
-std::vector<int64_t> split_by_speed(const Prediction& prediction, const Cluster& cluster,
-                                    const Program& program,
+std::vector<int64_t> split_by_speed(const Request& prediction, const Cluster& cluster, const Program& program,
                                     const std::function<double(int64_t device)>& rate_alone);
 
 /// "46 samples on each v100-pcie, 18 on each p100-pcie", by the parts that split_by_speed() gave.
-std::string split_text(const Prediction& prediction, const Cluster& cluster,
+std::string split_text(const Request& prediction, const Cluster& cluster,
                        const std::vector<int64_t>& samples);
 
 }  // namespace tandem::sim

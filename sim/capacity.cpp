@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/precision.h"
+#include "sim/bound/placement.h"
 #include "sim/habits.h"
 #include "sim/host_memory.h"
 #include "sim/memory/memory.h"
 #include "sim/networks.h"
-#include "sim/plan/placement.h"
 #include "sim/simulation.h"
 
 namespace tandem::sim {
@@ -24,7 +24,7 @@ constexpr int64_t kMostDevices = 1 << 20;
 
 using MemoryOf = std::function<MemoryUse(int64_t devices)>;
 
-MemoryOf memory_of(const Prediction& p) {
+MemoryOf memory_of(const Request& p) {
   return [&p](int64_t devices) { return memory_on(p, devices); };
 }
 
@@ -43,7 +43,7 @@ bool fits(const MemoryOf& memory_of, int64_t devices) {
 }
 
 /// The largest batch that fits, by bisection; 0 when not even one sample does.
-int64_t largest_batch(Prediction p) {
+int64_t largest_batch(Request p) {
   int64_t low = 0, high = p.job.batch;
   while (high - low > 1) {
     p.job.batch = low + (high - low) / 2;
@@ -53,7 +53,7 @@ int64_t largest_batch(Prediction p) {
 }
 
 /// "at least 4 devices", with the nodes that takes where the system has fewer.
-std::string devices_text(const Prediction& p, int64_t devices) {
+std::string devices_text(const Request& p, int64_t devices) {
   const int64_t per_node = static_cast<int64_t>(p.system->accelerators().size());
   const bool has = devices <= p.system->accelerator_count();
   return fmt::format("at least {} device{}{}", devices, devices == 1 ? "" : "s",
@@ -70,15 +70,15 @@ Offload most_offloaded(const ResolvedScheme& scheme, Offload has) {
 /// What lets it fit, in words; each tried, from the changes that cost least time on. A change of more things
 /// is named only where it takes fewer devices, and offload only where more devices than asked are needed
 /// without.
-std::vector<std::string> remedies(const Prediction& p) {
+std::vector<std::string> remedies(const Request& p) {
   const ResolvedScheme sharded = resolve_scheme("zero:stage=3", Place{});
-  Prediction spread = p;
+  Request spread = p;
   spread.job.scheme = &sharded;
   const auto own = try_memory(memory_of(p), 64), other = try_memory(memory_of(spread), 64);
   const bool may_spread = own && other && other->needed() < own->needed();
   std::vector<std::string> out;
   if (p.job.graph->frozen_elements() > 0 && element_bytes(p.job.precision) < 4) {
-    Prediction half = p;  // weights that are not learned need no fp32 copy
+    Request half = p;  // weights that are not learned need no fp32 copy
     half.memory.emplace_back("weights", "half");
     if (fits(memory_of(half), p.devices)) out.push_back("--memory weights=half");
   }
@@ -87,7 +87,7 @@ std::vector<std::string> remedies(const Prediction& p) {
     const bool offload = (i & 4) != 0, change_scheme = (i & 2) != 0, again = (i & 1) != 0;
     if ((change_scheme && !may_spread) || (again && p.job.recompute.blocks)) continue;
     if (offload && least <= p.devices) break;
-    Prediction changed = change_scheme ? spread : p;
+    Request changed = change_scheme ? spread : p;
     if (again) changed.job.recompute = {.blocks = true};
     if (offload) changed.job.offload = most_offloaded(*changed.job.scheme, p.job.offload);
     if (offload && changed.job.offload == p.job.offload) continue;
@@ -106,7 +106,7 @@ std::vector<std::string> remedies(const Prediction& p) {
 }
 
 /// device_sorts(), whatever the kinds of nodes: memory is a matter of the model.
-std::vector<DeviceSort> models_of(const Prediction& p, const Cluster& cluster) {
+std::vector<DeviceSort> models_of(const Request& p, const Cluster& cluster) {
   std::vector<DeviceSort> out;
   for (DeviceSort& sort : device_sorts(*p.system, cluster)) {
     const auto same = std::find_if(out.begin(), out.end(), [&](const DeviceSort& o) {
@@ -123,7 +123,7 @@ std::vector<DeviceSort> models_of(const Prediction& p, const Cluster& cluster) {
 }
 
 /// The model of a device that has so much memory.
-std::string tightest_device(const Prediction& p, const MemoryUse& m) {
+std::string tightest_device(const Request& p, const MemoryUse& m) {
   for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, p.devices))) {
     const Device& device = p.system->device(sort.first);
     if (device.usable == m.capacity) return device.name;
@@ -138,7 +138,7 @@ std::string gib_text(Bytes bytes) {
 }
 
 /// What is too much, and what it is made of.
-std::string needs_of(const Prediction& p, const MemoryUse& m) {
+std::string needs_of(const Request& p, const MemoryUse& m) {
   const std::string who = fmt::format("{} with batch {}", p.job.graph->name(), p.job.batch);
   if (m.needed() <= m.capacity)
     return fmt::format(
@@ -158,7 +158,7 @@ std::string needs_of(const Prediction& p, const MemoryUse& m) {
 }
 
 /// Up to three sorts of devices of the same vendor that have so much memory, those with the least of it.
-std::string larger_devices(const Prediction& p, const MemoryUse& m) {
+std::string larger_devices(const Request& p, const MemoryUse& m) {
   constexpr std::size_t kMost = 3;
   const Device& own = p.system->device(p.system->accelerator(0));
   std::vector<Device> larger;
@@ -200,7 +200,7 @@ int64_t on_sort(const Program& program, const RoleMemory& row, const DeviceSort&
 
 namespace {
 
-std::vector<RoleMemory> of_devices(const Prediction& p, const Simulation& simulation, const Cluster& cluster,
+std::vector<RoleMemory> of_devices(const Request& p, const Simulation& simulation, const Cluster& cluster,
                                    const Program& program) {
   const MemoryHabits habits = habits_of(p);
   const auto batches = simulation.batches(cluster);
@@ -228,7 +228,7 @@ std::vector<RoleMemory> of_devices(const Prediction& p, const Simulation& simula
 
 }  // namespace
 
-std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulation, const Cluster& cluster,
+std::vector<RoleMemory> memory_of(const Request& p, const Simulation& simulation, const Cluster& cluster,
                                   const Program& program) {
   std::vector<RoleMemory> out = of_devices(p, simulation, cluster, program);
   const HostMemory node = host_memory(*p.system, cluster, simulation.work(), program, out);
@@ -236,7 +236,7 @@ std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulat
   return out;
 }
 
-MemoryUse memory_on(const Prediction& p, int64_t devices) {
+MemoryUse memory_on(const Request& p, int64_t devices) {
   if (!p.then.empty()) {
     std::vector<MemoryUse> each;
     for (const Network& network : networks_of(p)) each.push_back(memory_on(network.prediction, devices));
@@ -247,9 +247,9 @@ MemoryUse memory_on(const Prediction& p, int64_t devices) {
   return largest(memory_of(p, simulation, cluster, *simulation.program(cluster)));
 }
 
-int64_t fewest_devices(const Prediction& p) { return fewest_devices(p, memory_of(p)); }
+int64_t fewest_devices(const Request& p) { return fewest_devices(p, memory_of(p)); }
 
-int64_t fewest_devices(const Prediction& p, const std::function<MemoryUse(int64_t)>& needs) {
+int64_t fewest_devices(const Request& p, const std::function<MemoryUse(int64_t)>& needs) {
   const Scheme& scheme = *p.job.scheme->scheme;
   const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
   if (fits(needs, each)) return each;
@@ -269,7 +269,7 @@ int64_t fewest_devices(const Prediction& p, const std::function<MemoryUse(int64_
   return high * each;
 }
 
-std::string fit_advice(const Prediction& p, const std::vector<std::string>& first) {
+std::string fit_advice(const Request& p, const std::vector<std::string>& first) {
   const MemoryUse m = memory_on(p, p.devices);
   const int64_t batch = largest_batch(p);
   std::string out = needs_of(p, m) + (batch > 0 ? fmt::format("the largest batch that fits is {}", batch)

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "schemes/report.h"
-#include "sim/prediction.h"
+#include "sim/request.h"
 
 namespace tandem::sim {
 
@@ -14,24 +14,24 @@ class Simulation;
 
 /// What devices hold of `program`, which `simulation` compiled for the cluster: by role, and where devices or
 /// their batches differ by sort of devices, called "worker on p100-pcie". Cost: a walk for each.
-std::vector<RoleMemory> memory_of(const Prediction& prediction, const Simulation& simulation,
+std::vector<RoleMemory> memory_of(const Request& prediction, const Simulation& simulation,
                                   const Cluster& cluster, const Program& program);
 
 /// What one of `devices` devices of the prediction's system must hold, of unlike ones that with least to
 /// spare, whether the system has that many or not. Throws InputError where the scheme cannot run on that
 /// many. Cost: one compilation.
-MemoryUse memory_on(const Prediction& prediction, int64_t devices);
+MemoryUse memory_on(const Request& prediction, int64_t devices);
 
 /// The smallest number of devices that hold the model under the prediction's scheme, which may be more than
 /// the system has; 0 when no number does. Takes for granted that memory does not grow from two devices on.
 /// Cost: one compilation where one device holds it, else some twenty.
-int64_t fewest_devices(const Prediction& prediction);
+int64_t fewest_devices(const Request& prediction);
 /// With the memory that that many devices need, which throws as memory_on() does.
-int64_t fewest_devices(const Prediction& prediction, const std::function<MemoryUse(int64_t)>& memory);
+int64_t fewest_devices(const Request& prediction, const std::function<MemoryUse(int64_t)>& memory);
 
 /// For a prediction that does not fit: what it needs, and which batch, number of devices, recomputation,
 /// scheme or device would fit, each of them tried, and where else to ask. `first`: what fits too, and is said
 /// first.
-std::string fit_advice(const Prediction& prediction, const std::vector<std::string>& first = {});
+std::string fit_advice(const Request& prediction, const std::vector<std::string>& first = {});
 
 }  // namespace tandem::sim

@@ -12,10 +12,10 @@
 #include "base/statistics.h"
 #include "schemes/stage_timeline.h"
 #include "schemes/uneven_batches.h"
+#include "sim/bound/placement.h"
 #include "sim/cost/incast_rounds.h"
 #include "sim/intervals.h"
 #include "sim/link_uses.h"
-#include "sim/plan/placement.h"
 #include "sim/time_shares.h"
 
 namespace tandem::sim {
@@ -24,7 +24,7 @@ namespace {
 
 /// The busiest link that the measured job itself uses: beside others it may not be the busiest of all.
 LinkUse own_busiest(const Report& r, const Simulated& run) {
-  const Plan& plan = run.bound.plan;
+  const BoundProgram& plan = run.bound.plan;
   if (r.links.empty() || plan.measured_roles == 0 || !is_static(*run.program))
     return r.links.empty() ? LinkUse{} : r.links.front();
   std::set<std::string> own;
@@ -43,7 +43,7 @@ LinkUse own_busiest(const Report& r, const Simulated& run) {
 }
 
 /// "worker 1 on gpu1", with the device's model where the job has several.
-std::string worker_name(const Prediction& p, const Cluster& cluster, uint32_t worker) {
+std::string worker_name(const Request& p, const Cluster& cluster, uint32_t worker) {
   const auto at = [&](int64_t i) { return used_accelerator(*p.system, cluster, i); };
   const VertexId v = at(worker);
   const std::string& model = p.system->device(v).name;
@@ -107,7 +107,7 @@ void add_timeline(Report& r, const Simulated& run) {
   }
 }
 
-std::string too_wide(const Report& r, const Prediction& p) {
+std::string too_wide(const Report& r, const Request& p) {
   return fmt::format("{} device{}: an interval of a factor of {:.0f} says next to nothing; {}", r.devices,
                      r.devices == 1 ? "" : "s", r.interval.high / r.interval.low,
                      r.calibrated && !p.anchor
@@ -117,7 +117,7 @@ std::string too_wide(const Report& r, const Prediction& p) {
 }
 
 /// What the figures rest on where nothing was measured.
-std::vector<std::string> extrapolates(const Prediction& p, const Bound& bound, const Cluster& cluster) {
+std::vector<std::string> extrapolates(const Request& p, const Bound& bound, const Cluster& cluster) {
   std::vector<std::string> out = bound.extrapolates;
   std::set<std::string> seen;
   for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
@@ -131,7 +131,7 @@ std::vector<std::string> extrapolates(const Prediction& p, const Bound& bound, c
 }
 
 /// That a figure which decides differs from host to host.
-void note_host(Report& r, const Prediction& p) {
+void note_host(Report& r, const Request& p) {
   constexpr double kWorthTelling = 0.05;
   const double spread = host_spread(p), share = r.time_share.exposed_communication + r.time_share.server;
   if (spread * share < kWorthTelling) return;
@@ -143,14 +143,14 @@ void note_host(Report& r, const Prediction& p) {
 }
 
 /// What a choice of the scheme comes down to on a machine that it was not worded for.
-std::string scheme_remark(const Prediction& p, const Device& device) {
+std::string scheme_remark(const Request& p, const Device& device) {
   const Scheme& scheme = *p.job.scheme->scheme;
   if (p.devices == 1 || device.kind == Device::Kind::gpu || scheme.without_gpus == nullptr) return "";
   return scheme.without_gpus(p.job.scheme->options, device.name);
 }
 
 /// Which devices were drawn as stragglers, and how likely it is that any are.
-void note_stragglers(Report& r, const Prediction& p, const Cluster& cluster, const Plan& plan) {
+void note_stragglers(Report& r, const Request& p, const Cluster& cluster, const BoundProgram& plan) {
   constexpr std::size_t kMostNamed = 8;
   if (p.stragglers.share == 0) return;
   std::vector<std::string> slow;
@@ -173,7 +173,7 @@ void note_stragglers(Report& r, const Prediction& p, const Cluster& cluster, con
 }
 
 /// Of rare pauses few are drawn, and then their part in the rate is a matter of luck.
-void note_pauses(Report& r, const Prediction& p, const Simulated& run) {
+void note_pauses(Report& r, const Request& p, const Simulated& run) {
   if (!(p.pauses.every > 0)) return;
   const double drawn =
       pauses_per_iteration(run.bound.plan) * static_cast<double>(run.trace.iteration_end.size());
@@ -186,7 +186,7 @@ void note_pauses(Report& r, const Prediction& p, const Simulated& run) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> resolved_inputs(const Prediction& p) {
+std::vector<std::pair<std::string, std::string>> resolved_inputs(const Request& p) {
   std::vector<std::pair<std::string, std::string>> in = {{"model", p.job.graph->name()},
                                                          {"system", p.system->name()},
                                                          {"scheme", p.job.scheme->name},
@@ -225,8 +225,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
   return in;
 }
 
-void explain(Report& r, const Prediction& p, const Simulation& simulation, const Simulated& run,
-             bool anchored) {
+void explain(Report& r, const Request& p, const Simulation& simulation, const Simulated& run, bool anchored) {
   const Cluster cluster = make_cluster(*p.system, p.devices);
   const Device& device = p.system->device(p.system->accelerator(0));
   add_time_shares(r, run.trace, run.bound, [&](uint32_t worker) { return worker_name(p, cluster, worker); });

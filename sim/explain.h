@@ -12,12 +12,12 @@
 namespace tandem::sim {
 
 /// Everything that was asked, by name, as Report::inputs.
-std::vector<std::pair<std::string, std::string>> resolved_inputs(const Prediction& prediction);
+std::vector<std::pair<std::string, std::string>> resolved_inputs(const Request& prediction);
 
 /// Fills the report's time shares, links, bottleneck (by the largest share), interval, notes, extrapolations
 /// and timeline. Its samples_per_second is known. `run`: of the prediction's devices, by `simulation`;
 /// `anchored`: its anchor was met. Cost: one or two evaluations more where anything is sent.
-void explain(Report& report, const Prediction& prediction, const Simulation& simulation, const Simulated& run,
+void explain(Report& report, const Request& prediction, const Simulation& simulation, const Simulated& run,
              bool anchored);
 
 }  // namespace tandem::sim

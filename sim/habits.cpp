@@ -5,7 +5,7 @@
 
 namespace tandem::sim {
 
-MemoryHabits habits_of(const Prediction& p) {
+MemoryHabits habits_of(const Request& p) {
   auto settings = p.job.scheme->memory;
   settings.insert(settings.end(), p.memory.begin(), p.memory.end());
   const auto unless_told = [&](const char* key, const char* value) {

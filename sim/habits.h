@@ -2,11 +2,11 @@
 #pragma once
 // What a prediction says of memory, its framework's habits and its recipe taken together.
 #include "schemes/memory_habits.h"
-#include "sim/prediction.h"
+#include "sim/request.h"
 
 namespace tandem::sim {
 
 /// How the prediction's framework treats memory: its scheme's habits and what changes them.
-MemoryHabits habits_of(const Prediction& prediction);
+MemoryHabits habits_of(const Request& prediction);
 
 }  // namespace tandem::sim

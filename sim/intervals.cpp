@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
+#include "sim/bound/placement.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_spread.h"
-#include "sim/plan/placement.h"
 
 namespace tandem::sim {
 
@@ -55,7 +55,7 @@ constexpr int64_t kMostEvents = 3'000'000;
 constexpr double kLittle = 0.02;
 
 /// Does anything go over links whose time is not sure?
-bool sends(const Plan& plan) {
+bool sends(const BoundProgram& plan) {
   return plan.messages != nullptr || std::any_of(plan.transfers.begin(), plan.transfers.end(),
                                                  [](const Transfer& t) { return t.spread > 0; });
 }
@@ -82,7 +82,7 @@ std::string board_of(const System& system) {
 
 /// The parts of Transfer::spread in a job, by name. What a board's links reach is common to all machines with
 /// that board, what their collectives make of its fast links is not.
-std::vector<ErrorSource> link_parts(const Report& r, const Prediction& p) {
+std::vector<ErrorSource> link_parts(const Report& r, const Request& p) {
   const std::string system = p.system->name(), fast = links_of(*p.system, true);
   std::vector<ErrorSource> out = {
       {fmt::format("communication on {}", board_of(*p.system)),
@@ -106,7 +106,7 @@ double in_quadrature(const std::vector<ErrorSource>& errors, bool above = false)
 }
 
 /// What transfers add, by the parts of their spread.
-void add_links(std::vector<ErrorSource>& out, const Report& r, const Prediction& p, const LinkError& links) {
+void add_links(std::vector<ErrorSource>& out, const Report& r, const Request& p, const LinkError& links) {
   if (links.below <= 0 && links.above <= 0) return;
   std::vector<ErrorSource> parts = link_parts(r, p);
   const double all = in_quadrature(parts);
@@ -124,7 +124,7 @@ bool has_experts(const Graph& graph) {
 
 }  // namespace
 
-double host_spread(const Prediction& p) {
+double host_spread(const Request& p) {
   const double spread = p.system->staged_spread();
   if (spread == 0 || p.measured) return 0;
   const Cluster cluster = make_cluster(*p.system, p.devices);
@@ -134,8 +134,7 @@ double host_spread(const Prediction& p) {
   return through_host(*p.system, used) ? spread : 0;
 }
 
-LinkError link_error(const Report& r, const Prediction& p, const Simulation& simulation,
-                     const Simulated& run) {
+LinkError link_error(const Report& r, const Request& p, const Simulation& simulation, const Simulated& run) {
   if (!sends(run.bound.plan)) return {};
   if (run.trace.events > kMostEvents) {
     const double all = r.time_share.exposed_communication * in_quadrature(link_parts(r, p));
@@ -149,7 +148,7 @@ LinkError link_error(const Report& r, const Prediction& p, const Simulation& sim
   return {below, std::max(0.0, std::log(faster / run.rate)) / kNormal90};
 }
 
-std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, const CostError& costs,
+std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const CostError& costs,
                                        const LinkError& links) {
   const TimeShare& t = r.time_share;
   std::set<std::string> architectures;

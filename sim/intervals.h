@@ -5,7 +5,7 @@
 
 #include "schemes/report.h"
 #include "sim/cost/costs.h"
-#include "sim/prediction.h"
+#include "sim/request.h"
 #include "sim/simulation.h"
 
 namespace tandem::sim {
@@ -19,17 +19,16 @@ struct LinkError {
 /// From the rates with all transfers as much slower and faster as one in twenty is (Transfer::spread);
 /// the faster ones only where 2 % of the time are exposed, else these count in full. Simulations of more than
 /// three million events are not repeated: there the exposed share alone counts.
-LinkError link_error(const Report& r, const Prediction& p, const Simulation& simulation,
-                     const Simulated& run);
+LinkError link_error(const Report& r, const Request& p, const Simulation& simulation, const Simulated& run);
 
 /// Relative standard errors of the samples/s by source, from the time shares of `r`; two predictions share
 /// those that have the same name. `costs`: of the compute costs without an anchor.
-std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, const CostError& costs,
+std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const CostError& costs,
                                        const LinkError& links);
 
 /// System::staged_spread() where devices of the job reach each other through the memory of their host and
 /// nothing measured corrects that; else 0.
-double host_spread(const Prediction& p);
+double host_spread(const Request& p);
 
 /// The 90 % interval of a rate: errors of different sources are independent, and multiply it.
 Report::Interval interval(double rate, const std::vector<ErrorSource>& errors);

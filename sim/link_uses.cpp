@@ -75,7 +75,7 @@ std::string link_group(std::string_view link, const std::vector<KindOfNode>& kin
   return end_group(from, kinds) + ">" + (within ? std::string(to) : end_group(to, kinds));
 }
 
-void add_links(Report& report, const Plan& plan, const Trace& trace, int64_t nodes,
+void add_links(Report& report, const BoundProgram& plan, const Trace& trace, int64_t nodes,
                const std::vector<KindOfNode>& kinds) {
   const double wall = trace.makespan.seconds();
   std::vector<LinkUse>& links = report.links;

@@ -5,14 +5,14 @@
 #include <string_view>
 
 #include "schemes/report.h"
+#include "sim/bound/bound_program.h"
 #include "sim/evaluate/trace.h"
-#include "sim/plan/plan.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {
 
 /// Fills `links`, and `link_groups` where there are more. `nodes`, `kinds`: of the system.
-void add_links(Report& report, const Plan& plan, const Trace& trace, int64_t nodes,
+void add_links(Report& report, const BoundProgram& plan, const Trace& trace, int64_t nodes,
                const std::vector<KindOfNode>& kinds = {});
 
 /// The group of a link of several nodes: numbers become "*", but those of what stands within a node.

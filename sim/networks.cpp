@@ -98,7 +98,7 @@ void add_network(Report& r, const Report& part, double weight, double steps) {
 
 }  // namespace
 
-std::vector<Network> networks_of(const Prediction& p) {
+std::vector<Network> networks_of(const Request& p) {
   if (p.anchor) throw InputError("an anchor is the rate of one network: several networks cannot meet it");
   if (!p.beside.empty())
     throw InputError("several networks (--then) and other jobs (--with) cannot be combined");

@@ -4,19 +4,19 @@
 #include <vector>
 
 #include "schemes/report.h"
-#include "sim/prediction.h"
+#include "sim/request.h"
 
 namespace tandem::sim {
 
 /// One of several networks, by itself.
 struct Network {
-  Prediction prediction;
+  Request prediction;
   double passes = 1;  ///< of each sample of the first network
 };
 
-/// The first network, which alone loads samples, then Prediction::then. Throws InputError with an anchor or
+/// The first network, which alone loads samples, then Request::then. Throws InputError with an anchor or
 /// with other jobs.
-std::vector<Network> networks_of(const Prediction& prediction);
+std::vector<Network> networks_of(const Request& prediction);
 
 /// Adds to a report what the networks' own, `each` in the same order, come to. Rates are in samples of the
 /// first network: each passes through the others as often as they say, so that the times of all add up, and

@@ -12,13 +12,13 @@
 #include "schemes/uneven_batches.h"
 #include "sim/anchor.h"
 #include "sim/batch_split.h"
+#include "sim/bound/placement.h"
 #include "sim/capacity.h"
 #include "sim/cost/machine.h"
 #include "sim/explain.h"
 #include "sim/host_memory.h"
 #include "sim/memory/memory.h"
 #include "sim/networks.h"
-#include "sim/plan/placement.h"
 #include "sim/simulation.h"
 
 namespace tandem::sim {
@@ -29,7 +29,7 @@ namespace {
 /// rest.
 constexpr int64_t kMostDifferent = 256;
 
-void check_precision(const Prediction& p, const Device& device) {
+void check_precision(const Request& p, const Device& device) {
   if (p.job.precision != Precision::fp8 || device.peak_at(p.job.precision).flops_per_second > 0 ||
       MachineProfile::find(p.profile, p.job.precision) != nullptr)
     return;
@@ -42,7 +42,7 @@ void check_precision(const Prediction& p, const Device& device) {
       fmt::format("{} has no {} arithmetic; it has {}", device.name, name(p.job.precision), valid));
 }
 
-void check_arguments(const Prediction& p) {
+void check_arguments(const Request& p) {
   if (p.job.batch < 1)
     throw InputError(fmt::format("batch {} is not a positive number of samples", p.job.batch));
   if (p.devices < 1) throw InputError(fmt::format("{} devices: at least one is needed", p.devices));
@@ -59,7 +59,7 @@ void check_arguments(const Prediction& p) {
 }
 
 /// What was asked.
-Report asked(const Prediction& p) {
+Report asked(const Request& p) {
   Report r;
   r.devices = p.devices;
   r.batch_per_device = p.job.batch;
@@ -73,7 +73,7 @@ Report asked(const Prediction& p) {
 /// What programs of a prediction hold, each walked through once.
 class Memories {
  public:
-  Memories(const Prediction& p, const Simulation& simulation) : p_(p), simulation_(simulation) {}
+  Memories(const Request& p, const Simulation& simulation) : p_(p), simulation_(simulation) {}
   const std::vector<RoleMemory>& of(const Cluster& cluster, const std::shared_ptr<const Program>& program) {
     auto at = known_.find(program);
     if (at == known_.end()) at = known_.emplace(program, memory_of(p_, simulation_, cluster, *program)).first;
@@ -81,7 +81,7 @@ class Memories {
   }
 
  private:
-  const Prediction& p_;
+  const Request& p_;
   const Simulation& simulation_;
   std::map<std::shared_ptr<const Program>, std::vector<RoleMemory>> known_;
 };
@@ -93,7 +93,7 @@ void add_memory(Report& r, Memories& memories, const Cluster& cluster,
 }
 
 /// What the prediction of memory stands on where that is thin.
-void note_memory(Report& r, const Prediction& p, const Program& program) {
+void note_memory(Report& r, const Request& p, const Program& program) {
   const std::string sets = "--set host.memory=512GiB says it";
   if (r.memory.node.capacity.n == 0 && uses_host(program, r.memory_by_role))
     r.notes.push_back(
@@ -108,7 +108,7 @@ void note_memory(Report& r, const Prediction& p, const Program& program) {
 }
 
 /// Which batches a split by speed gave, and what the training must do about it.
-void note_batches(Report& r, const Prediction& p, const Simulation& simulation, const Cluster& cluster) {
+void note_batches(Report& r, const Request& p, const Simulation& simulation, const Cluster& cluster) {
   const auto batches = simulation.batches(cluster);
   if (!batches) return;
   const std::string how = p.job.batches.empty() ? "batch split by speed: " : "batches: ";
@@ -117,7 +117,7 @@ void note_batches(Report& r, const Prediction& p, const Simulation& simulation, 
 }
 
 /// That a coordinator makes of a step's gradients.
-double all_reduces(const Prediction& p, const Program& program) {
+double all_reduces(const Request& p, const Program& program) {
   if (p.job.scheme->overheads.cycle.ps == 0 || p.devices == 1) return 0;
   const auto& ops = program.roles[0].ops;
   return static_cast<double>(std::count_if(ops.begin(), ops.end(), [](const Op& op) {
@@ -125,7 +125,7 @@ double all_reduces(const Prediction& p, const Program& program) {
   }));
 }
 
-void add_rates(Report& r, const Prediction& p, const Simulated& run) {
+void add_rates(Report& r, const Request& p, const Simulated& run) {
   r.evaluator = run.trace.evaluator;
   r.evaluator_reason = run.trace.reason;
   r.simulated_events = run.trace.events;
@@ -141,7 +141,7 @@ void add_rates(Report& r, const Prediction& p, const Simulated& run) {
 
 /// The fewest devices that the scheme can use and that hold the model; beyond one node whole nodes, since a
 /// few devices of the last one would share its network cards unlike the others.
-int64_t speedup_base(const Prediction& p, const std::function<MemoryUse(int64_t)>& memory) {
+int64_t speedup_base(const Request& p, const std::function<MemoryUse(int64_t)>& memory) {
   const Scheme& scheme = *p.job.scheme->scheme;
   const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
   const int64_t fewest = p.check_memory ? fewest_devices(p, memory) : each;
@@ -164,7 +164,7 @@ struct ScaledRun {
 };
 
 /// Simulates what was asked and explains its rate.
-ScaledRun add_run(Report& r, const Prediction& p, const Simulation& simulation) {
+ScaledRun add_run(Report& r, const Request& p, const Simulation& simulation) {
   const auto [scale, met] = fit_anchor(p, simulation, r.notes);
   ScaledRun out{simulation.run(p.devices, scale, true, p.timeline), scale};
   add_rates(r, p, out.run);
@@ -173,7 +173,7 @@ ScaledRun add_run(Report& r, const Prediction& p, const Simulation& simulation) 
 }
 
 /// Of networks in turn (sim/networks.h).
-Report simulate_in_turn(const Prediction& p) {
+Report simulate_in_turn(const Request& p) {
   Report r = asked(p);
   r.samples_per_iteration = checked_mul(p.job.batch, p.devices, "the samples of a step");
   r.memory = memory_on(p, p.devices);
@@ -191,7 +191,7 @@ Report simulate_in_turn(const Prediction& p) {
                       p.job.scheme->name));
   }
   add_networks(r, networks, each);
-  Prediction base = p;
+  Request base = p;
   base.devices = speedup_base(p, [&](int64_t devices) { return memory_on(p, devices); });
   add_speedup(r, base.devices, base.devices == p.devices ? r.samples_per_second : throughput(base));
   return r;
@@ -199,12 +199,12 @@ Report simulate_in_turn(const Prediction& p) {
 
 }  // namespace
 
-Plan make_plan(const Prediction& prediction) {
+BoundProgram make_plan(const Request& prediction) {
   check_arguments(prediction);
   return Simulation(prediction).bound(make_cluster(*prediction.system, prediction.devices), 1).plan;
 }
 
-double throughput(const Prediction& p) {
+double throughput(const Request& p) {
   if (!p.then.empty()) {
     double seconds = 0;  // of a sample
     for (const Network& network : networks_of(p)) seconds += network.passes / throughput(network.prediction);
@@ -216,12 +216,12 @@ double throughput(const Prediction& p) {
   return simulation.run(p.devices, fit_anchor(p, simulation, notes).scale, true).rate;
 }
 
-double anchored_scale(const Prediction& p) {
+double anchored_scale(const Request& p) {
   std::vector<std::string> notes;
   return fit_anchor(p, Simulation(p), notes).scale;
 }
 
-Report simulate_rate(const Prediction& p) {
+Report simulate_rate(const Request& p) {
   TANDEM_CHECK(p.then.empty());
   check_arguments(p);
   Report r = asked(p);
@@ -230,7 +230,7 @@ Report simulate_rate(const Prediction& p) {
   return r;
 }
 
-Report simulate(const Prediction& p) {
+Report simulate(const Request& p) {
   if (!p.then.empty()) return simulate_in_turn(p);
   check_arguments(p);
   const Simulation simulation(p);

@@ -10,9 +10,9 @@
 #include "sim/batch_split.h"
 #include "sim/bind/gather.h"
 #include "sim/bind/side_by_side.h"
+#include "sim/bound/placement.h"
 #include "sim/evaluate/contention.h"
 #include "sim/habits.h"
-#include "sim/plan/placement.h"
 
 namespace tandem::sim {
 
@@ -83,12 +83,12 @@ void steady(Simulated& r) {
 }
 
 /// Samples/s of the cluster's device `i` alone, with data at hand and without noise.
-double rate_alone(const Prediction& p, const Cluster& cluster, int64_t i) {
+double rate_alone(const Request& p, const Cluster& cluster, int64_t i) {
   const auto all = static_cast<int64_t>(p.system->accelerators().size());
   const int64_t number = cluster.per_node == 0
                              ? cluster.first + i
                              : cluster.first + i / cluster.per_node * all + i % cluster.per_node;
-  Prediction alone = p;
+  Request alone = p;
   alone.split = BatchSplit::even;
   alone.job.batches.clear();
   alone.job.input = false;
@@ -124,7 +124,7 @@ void evaluate_steady(Simulated& out, EvaluateOptions options, bool timeline) {
 
 }  // namespace
 
-double pauses_per_iteration(const Plan& plan) {
+double pauses_per_iteration(const BoundProgram& plan) {
   double seconds = 0;  // of work
   for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
     const Role& role = plan.program->roles[r];
@@ -145,14 +145,14 @@ double samples_of_all(const Program& program) {
       checked_mul(samples_per_step(program), replicas(program), "the samples of a step"));
 }
 
-Simulation::Simulation(const Prediction& prediction)
+Simulation::Simulation(const Request& prediction)
     : p_(prediction),
       programs_(prediction.programs ? prediction.programs : std::make_shared<Programs>()),
       work_(programs_->work(prediction.job)) {}
 
-Plan Simulation::plan_of(int64_t micro_batches, const Cluster& cluster, double scale) const {
+BoundProgram Simulation::plan_of(int64_t micro_batches, const Cluster& cluster, double scale) const {
   const ResolvedScheme scheme = with_micro_batches(*p_.job.scheme, micro_batches);
-  Prediction fewer = p_;
+  Request fewer = p_;
   fewer.job.scheme = &scheme;
   fewer.own_executions = INT64_MAX;
   return Simulation(fewer).bound(cluster, scale).plan;
@@ -165,7 +165,7 @@ Simulated Simulation::prepared(const Cluster& cluster, double scale) const {
   const auto steps =
       shorter_steps(*out.program, out.program->samples_per_iteration / p_.job.batch, p_.own_executions);
   if (!steps || !is_static(*out.program)) return out;
-  Plan more = plan_of(steps->more, cluster, scale);
+  BoundProgram more = plan_of(steps->more, cluster, scale);
   if (find_contention(more).who.empty()) return out;  // then dividing in advance is exact
   out.bound.plan = std::move(more);
   out.few = plan_of(steps->few, cluster, scale);
@@ -173,7 +173,7 @@ Simulated Simulation::prepared(const Cluster& cluster, double scale) const {
   return out;
 }
 
-Simulated Simulation::evaluated(Simulated out, const std::vector<Plan>& others, bool timeline) const {
+Simulated Simulation::evaluated(Simulated out, const std::vector<BoundProgram>& others, bool timeline) const {
   EvaluateOptions& options = out.options;
   options.most_iterations = options.iterations = iterations(out);
   if (p_.iterations == 0 && others.empty() && !(p_.pauses.every > 0) && may_be_steady(*out.program))
@@ -208,9 +208,9 @@ std::vector<SharedRate> Simulation::side_by_side(int64_t devices, double scale, 
   const Bound own = bound(make_cluster(*p_.system, devices), scale);
   std::vector<SharedRate> out = {
       {p_.job.graph->name(), devices, shared, evaluated(whole_steps(own), {}, false).rate}};
-  const std::vector<Plan> plans = plans_beside(devices, scale);
+  const std::vector<BoundProgram> plans = plans_beside(devices, scale);
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    std::vector<Plan> others = plans;
+    std::vector<BoundProgram> others = plans;
     others[i] = own.plan;  // in the place of the one that is measured now
     Bound measured;
     measured.plan = plans[i];
@@ -291,14 +291,14 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
 }
 
 /// Of the jobs beside it, which compute at the same scale.
-std::vector<Plan> Simulation::plans_beside(int64_t devices, double scale) const {
-  std::vector<Plan> others;
+std::vector<BoundProgram> Simulation::plans_beside(int64_t devices, double scale) const {
+  std::vector<BoundProgram> others;
   Cluster last = make_cluster(*p_.system, devices);
   for (const JobBeside& job : p_.beside) {
     if (std::max(job.devices, devices) > kMostBeside)
       throw InputError(fmt::format("jobs side by side are simulated with up to {} devices each, not {}",
                                    kMostBeside, std::max(job.devices, devices)));
-    Prediction other = p_;
+    Request other = p_;
     other.job = job.job;
     last = make_cluster_behind(*p_.system, last, job.devices);
     others.push_back(Simulation(other).bound(last, scale).plan);
@@ -307,7 +307,7 @@ std::vector<Plan> Simulation::plans_beside(int64_t devices, double scale) const 
 }
 
 /// Devices that a fault of the system left less of their speed.
-void Simulation::slow_down(Plan& plan, const Cluster& cluster) const {
+void Simulation::slow_down(BoundProgram& plan, const Cluster& cluster) const {
   if (p_.system->faults().empty()) return;
   for (int64_t i = 0; i < cluster.devices; ++i) {
     const double speed = p_.system->speed(used_accelerator(*p_.system, cluster, i));
@@ -325,7 +325,7 @@ void Simulation::gather_buckets(CostInput& in) const {
   };
   with({1});
   const Overheads& overheads = p_.job.scheme->overheads;
-  const Plan fine = bind(in, Priced::first).plan;
+  const BoundProgram fine = bind(in, Priced::first).plan;
   with(gather(fine, overheads, p_.job.scheme->options.bytes("bucket")));
   if (overheads.cycle.ps > 0) in.last_look = last_look(fine, overheads.cycle);
 }
@@ -341,7 +341,7 @@ void Simulation::order_buckets(CostInput& in) const {
 
 /// Of the program: whole steps, and as far as it is free to choose whole periods.
 int32_t Simulation::iterations(const Simulated& run) const {
-  const Plan& plan = run.bound.plan;
+  const BoundProgram& plan = run.bound.plan;
   const Program& program = *plan.program;
   const int64_t each = executions(program) + (run.shorter ? executions(*run.few.program) : 0);
   const int64_t all = checked_mul(steps_with_pauses(plan, steps(program, each)), program.micro_batches,
@@ -351,7 +351,7 @@ int32_t Simulation::iterations(const Simulated& run) const {
 }
 
 /// Pauses are rare: so many steps that a hundred are drawn, as far as that is quick to simulate.
-int64_t Simulation::steps_with_pauses(const Plan& plan, int64_t least) const {
+int64_t Simulation::steps_with_pauses(const BoundProgram& plan, int64_t least) const {
   constexpr double kWanted = 100, kMostExecutions = 2e6;
   if (p_.iterations > 0 || !(p_.pauses.every > 0)) return least;
   const double each = pauses_per_iteration(plan) * plan.program->micro_batches;

@@ -10,7 +10,7 @@
 
 #include "sim/bind/bind.h"
 #include "sim/evaluate/evaluate.h"
-#include "sim/prediction.h"
+#include "sim/request.h"
 #include "sim/shorter_steps.h"
 
 namespace tandem::sim {
@@ -22,7 +22,7 @@ struct Simulated {
   std::shared_ptr<const Program> program;  ///< of the job that is measured
   /// Where shorter steps stand for this one: the plan of `few`, and that of `more` in the place of `bound`'s.
   std::optional<ShorterSteps> shorter;
-  Plan few;
+  BoundProgram few;
   Trace trace;
   std::vector<double> lengths;  ///< seconds of the steady steps of the optimiser, increasing
   double rate = 0;              ///< samples/s of all devices
@@ -36,12 +36,12 @@ double samples_of_all(const Program& program);
 inline constexpr int64_t kManyWorkers = 64;
 
 /// Pauses that all devices of the measured job draw in an iteration, in the mean.
-double pauses_per_iteration(const Plan& plan);
+double pauses_per_iteration(const BoundProgram& plan);
 
 /// Keeps a reference to the prediction. Any thread may call: const calls are independent of each other.
 class Simulation {
  public:
-  explicit Simulation(const Prediction& prediction);
+  explicit Simulation(const Request& prediction);
   const Workload& work() const { return *work_; }
   /// The job compiled, once for each cluster.
   std::shared_ptr<const Program> program(const Cluster& cluster) const;
@@ -63,21 +63,21 @@ class Simulation {
   std::vector<SharedRate> side_by_side(int64_t devices, double scale, double shared) const;
 
  private:
-  std::vector<Plan> plans_beside(int64_t devices, double scale) const;
-  Simulated evaluated(Simulated run, const std::vector<Plan>& others, bool timeline) const;
+  std::vector<BoundProgram> plans_beside(int64_t devices, double scale) const;
+  Simulated evaluated(Simulated run, const std::vector<BoundProgram>& others, bool timeline) const;
   Simulated prepared(const Cluster& cluster, double scale) const;
-  Plan plan_of(int64_t micro_batches, const Cluster& cluster, double scale) const;
+  BoundProgram plan_of(int64_t micro_batches, const Cluster& cluster, double scale) const;
   void gather_buckets(CostInput& in) const;
   void order_buckets(CostInput& in) const;
   std::shared_ptr<const UnlikeBatches> with_buckets(const UnlikeBatches& batches, const Cluster& cluster,
                                                     const std::vector<int64_t>& buckets,
                                                     const std::vector<uint32_t>& order = {}) const;
-  void slow_down(Plan& plan, const Cluster& cluster) const;
+  void slow_down(BoundProgram& plan, const Cluster& cluster) const;
   int32_t iterations(const Simulated& run) const;
   int64_t steps(const Program& program, int64_t in_iteration) const;
-  int64_t steps_with_pauses(const Plan& plan, int64_t least) const;
+  int64_t steps_with_pauses(const BoundProgram& plan, int64_t least) const;
 
-  const Prediction& p_;
+  const Request& p_;
   std::shared_ptr<Programs> programs_;
   std::shared_ptr<const Workload> work_;
   mutable std::mutex split_lock_;

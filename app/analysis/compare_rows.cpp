@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "app/analysis/compare_ops.h"
 #include "answers/swap.h"
 #include "answers/why.h"
+#include "app/analysis/compare_ops.h"
 #include "base/json_writer.h"
 
 namespace tandem::app {
@@ -125,7 +125,7 @@ void same_base(ReportPair& pair) {
   const int64_t base = std::max(pair.a.speedup_base_devices, pair.b.speedup_base_devices);
   for (const auto& [report, asked] : {std::pair{&pair.a, pair.asked_a}, std::pair{&pair.b, pair.asked_b}}) {
     if (report->speedup_base_devices == base || asked == nullptr || report->devices < base) continue;
-    const double rate = throughput(asked->prediction(base));
+    const double rate = throughput(asked->request(base));
     report->speedup = report->samples_per_second / rate;
     report->scaling_efficiency =
         report->speedup * static_cast<double>(base) / static_cast<double>(report->devices);

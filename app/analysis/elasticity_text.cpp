@@ -14,14 +14,10 @@ namespace tandem::app {
 namespace {
 
 std::string json_of(const Question& q, const std::vector<Elasticity>& all) {
-  JsonWriter out = {{"schema", "tandem-elasticities-1"},
-                    {"model", q.graph.name()},
-                    {"system", q.system.name()},
-                    {"scheme", q.scheme.name},
-                    {"batch_per_device", q.batch},
-                    {"precision", name(q.precision)},
-                    {"step", elasticity_step(q)},
-                    {"rows", JsonWriter::array()}};
+  JsonWriter out = {{"schema", "tandem-elasticities-1"}, {"model", q.graph.name()},
+                    {"system", q.system.name()},         {"scheme", q.scheme.name},
+                    {"batch_per_device", q.batch},       {"precision", name(q.precision)},
+                    {"step", elasticity_step(q)},        {"rows", JsonWriter::array()}};
   for (std::size_t i = 0; i < q.devices.size(); ++i) {
     for (const Elasticity& e : all) {
       JsonWriter row = {{"devices", q.devices[i]}, {"resource", e.resource.path}};

@@ -85,8 +85,8 @@ Arguments Arguments::parse(const Verb& verb, const std::vector<std::string>& wor
         continue;
       }
       const auto& name = option.string_key;
-      const auto flag = std::find_if(verb.flags.begin(), verb.flags.end(),
-                                     [&](const Option& f) { return f.name == name; });
+      const auto flag =
+          std::find_if(verb.flags.begin(), verb.flags.end(), [&](const Option& f) { return f.name == name; });
       if (out.has(name) && !flag->repeatable) {
         throw UsageError(fmt::format("--{} is given twice", name));
       }

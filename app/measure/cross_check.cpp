@@ -12,7 +12,7 @@
 #include "base/statistics.h"
 #include "models/adapter.h"
 #include "schemes/uneven_batches.h"
-#include "sim/plan/placement.h"
+#include "sim/bound/placement.h"
 #include "sim/simulate.h"
 #include "sim/simulation.h"
 #include "topologies/system.h"
@@ -244,7 +244,7 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   const System system = c.rate_limit.empty()
                             ? System::load("local", slow)
                             : System::load("local-nodes", {{"network.bandwidth", c.rate_limit}});
-  Prediction p;
+  Request p;
   p.job.graph = &graph;
   p.system = &system;
   p.job.scheme = &scheme;

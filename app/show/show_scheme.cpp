@@ -11,7 +11,7 @@
 #include "models/graph.h"
 #include "schemes/collectives.h"
 #include "schemes/scheme.h"
-#include "sim/plan/placement.h"
+#include "sim/bound/placement.h"
 
 namespace tandem::app {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include "base/json_writer.h"
 
-#include "answers/question.h"
 #include "answers/labels.h"
+#include "answers/question.h"
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "app/pictures/draw.h"

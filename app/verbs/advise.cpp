@@ -14,7 +14,7 @@
 #include "app/console/output.h"
 #include "base/text.h"
 #include "exec/device/backend.h"
-#include "sim/plan/placement.h"
+#include "sim/bound/placement.h"
 
 namespace tandem::app {
 

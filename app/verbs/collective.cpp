@@ -7,19 +7,19 @@
 #include <memory>
 #include <optional>
 
+#include "answers/labels.h"
 #include "answers/question.h"
 #include "app/collective_table.h"
 #include "app/console/cli.h"
-#include "answers/labels.h"
 #include "app/console/output.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "calibration/fit/collective_profile.h"
 #include "calibration/fit/machine_fit.h"
+#include "sim/bound/placement.h"
 #include "sim/cost/incast_rounds.h"
 #include "sim/cost/layout.h"
 #include "sim/cost/libraries.h"
-#include "sim/plan/placement.h"
 
 namespace tandem::app {
 

@@ -7,11 +7,11 @@
 
 #include "answers/answer.h"
 #include "answers/board.h"
+#include "answers/what_if.h"
+#include "app/analysis/asking.h"
 #include "app/analysis/compare_ops.h"
 #include "app/analysis/compare_rows.h"
-#include "app/analysis/asking.h"
 #include "app/analysis/sides.h"
-#include "answers/what_if.h"
 #include "app/console/cli.h"
 #include "app/console/goodput_text.h"
 #include "app/console/interrupt.h"
@@ -351,7 +351,8 @@ int compare(const Arguments& arguments) {
   for (const Option& option : question_options()) {
     if (arguments.has(option.name))
       throw UsageError(fmt::format(
-          "--{} is for systems: name a model with --model, or ask predict and compare its reports", option.name));
+          "--{} is for systems: name a model with --model, or ask predict and compare its reports",
+          option.name));
   }
   for (const std::string& word : arguments.words()) {
     if (word == "-" || std::ifstream(word)) continue;

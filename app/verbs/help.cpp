@@ -52,13 +52,14 @@ int help(const Arguments& arguments) {
 }  // namespace
 
 void register_help(Registry<Verb>& registry) {
-  registry.add(
-      {.name = "help",
-       .summary = "this page, or that of one verb",
-       .usage = "[VERB]",
-       .flags = {{"format", "FORMAT", "text (default); of all verbs: man (manual page), bash (completion); schema: of a question in JSON"}},
-       .most_words = 1,
-       .run = help});
+  registry.add({.name = "help",
+                .summary = "this page, or that of one verb",
+                .usage = "[VERB]",
+                .flags = {{"format", "FORMAT",
+                           "text (default); of all verbs: man (manual page), bash (completion); schema: of a "
+                           "question in JSON"}},
+                .most_words = 1,
+                .run = help});
 }
 
 }  // namespace tandem::app

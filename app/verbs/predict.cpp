@@ -6,9 +6,9 @@
 
 #include "answers/answer.h"
 #include "answers/elasticity.h"
+#include "answers/what_if.h"
 #include "app/analysis/asking.h"
 #include "app/analysis/elasticity_text.h"
-#include "answers/what_if.h"
 #include "app/console/cli.h"
 #include "app/console/goodput_text.h"
 #include "app/console/interrupt.h"

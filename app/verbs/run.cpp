@@ -25,7 +25,7 @@ namespace tandem::app {
 namespace {
 
 /// What the options say, owned.
-struct Request {
+struct RunRequest {
   Graph graph;
   ResolvedScheme scheme;
   ResolvedScheme alone;  ///< of one worker where the scheme takes several to hold a model
@@ -51,7 +51,7 @@ Execution::Rate read_rate(const Arguments& a) {
   return r;
 }
 
-void read_rate_limit(const Arguments& a, Request& request) {
+void read_rate_limit(const Arguments& a, RunRequest& request) {
   if (!a.has("rate-limit")) {
     if (a.has("added-latency"))
       throw UsageError("--added-latency needs --rate-limit, e.g. --rate-limit 1Gbit/s");
@@ -64,7 +64,7 @@ void read_rate_limit(const Arguments& a, Request& request) {
 }
 
 /// "1=2": worker 1 takes twice as long.
-void read_throttle(const Arguments& a, Request& request) {
+void read_throttle(const Arguments& a, RunRequest& request) {
   const int64_t most = *std::max_element(request.devices.begin(), request.devices.end());
   const auto place = option_place("throttle");
   for (const std::string& text : a.all("throttle")) {
@@ -84,7 +84,7 @@ Cluster cluster_of(int64_t devices, int64_t nodes) {
 }
 
 /// Refuses before hours of work what would fail after them.
-void read_checkpoint(const Arguments& a, Request& request) {
+void read_checkpoint(const Arguments& a, RunRequest& request) {
   if (a.has("resume"))
     request.start = load_checkpoint(a.required("checkpoint", "--checkpoint state.tandem"), request.graph,
                                     *request.execution.job.optimizer);
@@ -107,7 +107,7 @@ void read_checkpoint(const Arguments& a, Request& request) {
 }
 
 /// A run of one worker for the speed-up has no server in any scheme.
-void check_staleness(const Request& request) {
+void check_staleness(const RunRequest& request) {
   if (!request.execution.rate.by_staleness) return;
   Execution e = request.execution;
   e.cluster = cluster_of(*std::max_element(request.devices.begin(), request.devices.end()), request.nodes);
@@ -119,14 +119,14 @@ void check_staleness(const Request& request) {
                     request.scheme.name, e.cluster.devices, e.cluster.devices == 1 ? "" : "s"));
 }
 
-void read_target(const Arguments& a, Request& request) {
+void read_target(const Arguments& a, RunRequest& request) {
   request.target = read_progress_question(a);
   if (a.has("loss-window") && !a.has("target-loss")) throw UsageError("--loss-window needs --target-loss");
   if (a.has("target-loss"))
     request.execution.target = LossTarget{request.target->value, a.integer("loss-window", 1024, 1, 1 << 30)};
 }
 
-void read_data(const Arguments& a, Request& request) {
+void read_data(const Arguments& a, RunRequest& request) {
   Execution& e = request.execution;
   const std::string data = a.text("data", "synthetic");
   e.job.loading = read_loading(a, 1);
@@ -159,20 +159,20 @@ int64_t usual_devices(const Execution& e) {
   return std::min<int64_t>(2, cores);
 }
 
-std::unique_ptr<Request> read_request(const Arguments& a) {
-  auto request = std::make_unique<Request>(
-      Request{read_model(a, a.required("model", "--model lenet5"), option_place("model")),
-              resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
-              resolve_scheme("allreduce", option_place("scheme")),
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              1});
+std::unique_ptr<RunRequest> read_request(const Arguments& a) {
+  auto request = std::make_unique<RunRequest>(
+      RunRequest{read_model(a, a.required("model", "--model lenet5"), option_place("model")),
+                 resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
+                 resolve_scheme("allreduce", option_place("scheme")),
+                 {},
+                 {},
+                 {},
+                 {},
+                 {},
+                 {},
+                 {},
+                 {},
+                 1});
   Execution& e = request->execution;
   e.job.graph = &request->graph;
   e.job.scheme = &request->scheme;
@@ -225,7 +225,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   return request;
 }
 
-Execution execution_of(const Request& request, int64_t devices) {
+Execution execution_of(const RunRequest& request, int64_t devices) {
   Execution e = request.execution;
   e.cluster = cluster_of(devices, devices == 1 ? 1 : request.nodes);
   if (e.cluster.nodes < 2) e.rate_limit.reset();
@@ -236,7 +236,7 @@ Execution execution_of(const Request& request, int64_t devices) {
   return e;
 }
 
-Keep kept(const Arguments& a, const Request& request, int64_t devices) {
+Keep kept(const Arguments& a, const RunRequest& request, int64_t devices) {
   Keep keep;
   keep.parameters = a.has("checkpoint") || request.test.has_value();
   keep.norms = a.has("measure-noise") && devices > 1;
@@ -245,7 +245,7 @@ Keep kept(const Arguments& a, const Request& request, int64_t devices) {
 
 /// One run of so many devices, with a line of progress.
 /// With the batches that the workers are to have, measured where they go by speed, and what can stop it.
-Execution ready(const Request& request, int64_t devices, Progress& progress) {
+Execution ready(const RunRequest& request, int64_t devices, Progress& progress) {
   Execution e = execution_of(request, devices);
   if (request.asked.split == BatchSplit::speed && devices > 1) {
     progress.show(fmt::format("{} workers: how fast each is", devices));
@@ -255,7 +255,7 @@ Execution ready(const Request& request, int64_t devices, Progress& progress) {
   return e;
 }
 
-ExecutionResult run_once(const Arguments& a, const Request& request, int64_t devices, int32_t iterations,
+ExecutionResult run_once(const Arguments& a, const RunRequest& request, int64_t devices, int32_t iterations,
                          Progress& progress) {
   Execution e = ready(request, devices, progress);
   e.iterations = iterations;
@@ -273,7 +273,7 @@ Checkpoint state_of(const ExecutionResult& r, int64_t iteration) {
 
 /// The run, in pieces of --checkpoint-every iterations, each of which goes on from what the one before left
 /// in the file. Rates are those of the last piece.
-ExecutionResult run_in_pieces(const Arguments& a, const Request& request, int64_t devices,
+ExecutionResult run_in_pieces(const Arguments& a, const RunRequest& request, int64_t devices,
                               Progress& progress) {
   const int32_t all = request.execution.iterations;
   const auto piece = static_cast<int32_t>(a.integer("checkpoint-every", all, 1, 100'000'000));
@@ -309,7 +309,7 @@ ExecutionResult run_in_pieces(const Arguments& a, const Request& request, int64_
 }
 
 /// Of this run: when the loss was there, and what its gradients' noise makes samples worth.
-void add_progress_of(const Arguments& a, const Request& request, ExecutionResult& r) {
+void add_progress_of(const Arguments& a, const RunRequest& request, ExecutionResult& r) {
   Report& report = r.report;
   if (a.has("measure-noise") && report.devices > 1) {
     const int64_t big = report.samples_per_iteration;
@@ -340,7 +340,7 @@ void add_progress_of(const Arguments& a, const Request& request, ExecutionResult
   p.seconds = p.seconds_low = p.seconds_high = r.seconds_to_target;
 }
 
-void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
+void finish(const Arguments& a, const RunRequest& request, ExecutionResult& r) {
   if (!r.samples_to_target && static_cast<int64_t>(r.losses.size()) < request.execution.iterations)
     r.report.notes.push_back(
         fmt::format("stopped after {} of {} iterations", r.losses.size(), request.execution.iterations));
@@ -379,7 +379,7 @@ std::string steps_text(const Report& r) {
   return out;
 }
 
-std::string text(const Request& request, const std::vector<Report>& reports, const std::string& format,
+std::string text(const RunRequest& request, const std::vector<Report>& reports, const std::string& format,
                  int columns) {
   const Execution& e = request.execution;
   std::string out =

@@ -5,9 +5,9 @@ namespace tandem::calibration {
 
 Question question_of(const Json& row, const std::vector<std::pair<std::string, std::string>>& more) {
   constexpr std::pair<const char*, const char*> kKeys[] = {
-      {"model", "model"},         {"system", "system"}, {"scheme", "scheme"},       {"precision", "precision"},
-      {"optimizer", "optimizer"}, {"recipe", "recipe"}, {"recompute", "recompute"}, {"memory", "memory"},
-      {"batch_norm", "batch-norm"}};
+      {"model", "model"},         {"system", "system"},       {"scheme", "scheme"},
+      {"precision", "precision"}, {"optimizer", "optimizer"}, {"recipe", "recipe"},
+      {"recompute", "recompute"}, {"memory", "memory"},       {"batch_norm", "batch-norm"}};
   Values values;
   for (const auto& [key, option] : kKeys) {
     const Json* value = row.find(key);

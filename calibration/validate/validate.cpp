@@ -15,7 +15,7 @@
 #include "base/in_parallel.h"
 #include "calibration/validate/asking.h"
 #include "calibration/validate/series.h"
-#include "sim/plan/placement.h"
+#include "sim/bound/placement.h"
 #include "sim/simulate.h"
 
 namespace tandem::calibration {
@@ -104,7 +104,7 @@ struct Part {
 struct Setting {
   std::shared_ptr<const Question> question;  ///< of the first part
   std::vector<Part> parts;
-  Prediction prediction;
+  Request prediction;
   const System& system() const { return question->system; }
 };
 
@@ -148,12 +148,11 @@ Setting make_setting(const Json& s) {
   const Json& model = s.at("model");
   std::vector<std::pair<std::string, std::string>> first;
   if (model.is_array() && model.items().empty()) model.fail("no part");
-  if (model.is_array())
-    first.emplace_back("model", model.items()[0].at("model").as_text());
+  if (model.is_array()) first.emplace_back("model", model.items()[0].at("model").as_text());
   Setting out;
   out.question = std::make_shared<const Question>(question_of(s, first));
   out.parts = parts_of(s, out.system());
-  out.prediction = out.question->prediction(1);
+  out.prediction = out.question->request(1);
   out.prediction.check_memory = false;  // it ran
   return out;
 }
@@ -208,7 +207,7 @@ struct PartAnchor {
 };
 
 /// `anchors`: of each part; none: not anchored. The errors of parts go together.
-Rate rate_of(Prediction p, const Setting& setting, std::vector<PartAnchor>* anchors = nullptr) {
+Rate rate_of(Request p, const Setting& setting, std::vector<PartAnchor>* anchors = nullptr) {
   double seconds = 0, most = 0, least = 0;
   Rate out;
   const int64_t batch = p.job.batch;
@@ -264,7 +263,7 @@ using Rates = std::map<int64_t, Rate>;
 
 void predict_row(ValidationRow& row, const Json& series, const Setting& setting, const Anchor& anchor,
                  AtAnchor& at_anchor, Rates& known) {
-  Prediction p = setting.prediction;
+  Request p = setting.prediction;
   const ResolvedScheme scheme = scheme_at(series, row.devices);
   p.system = &setting.system();
   p.job.scheme = &scheme;

@@ -33,8 +33,9 @@ struct LoaderOf {
 
 void add_run(const Json& without, const Json& with, const LoaderOf& loader, std::vector<InputRow>& rows) {
   const auto base = values_of(without), loaded = values_of(with);
-  const Question q = question_of(without, {{"batch", std::to_string(without.at("batch").as_int(1, 1'000'000))}});
-  Prediction p = q.prediction(1);
+  const Question q =
+      question_of(without, {{"batch", std::to_string(without.at("batch").as_int(1, 1'000'000))}});
+  Request p = q.request(1);
   p.job.loading.workers = loader.workers;
   if (loader.decode_seconds > 0) p.job.loading.decode_seconds = loader.decode_seconds;
   p.check_memory = false;
@@ -51,8 +52,8 @@ void add_run(const Json& without, const Json& with, const LoaderOf& loader, std:
     p.job.input = true;
     const double after = simulate_rate(p).samples_per_second;
     const double threads = std::min<double>(host.cores, static_cast<double>(loader.workers * devices));
-    rows.push_back({q.system.name(), q.graph.name(), without.text("precision", "fp32"), loader.name, p.job.batch,
-                    devices, loader.workers, alone->second, rate / alone->second, after / before,
+    rows.push_back({q.system.name(), q.graph.name(), without.text("precision", "fp32"), loader.name,
+                    p.job.batch, devices, loader.workers, alone->second, rate / alone->second, after / before,
                     loader.decode_seconds > 0 ? threads * host.core_speed / loader.decode_seconds : 0});
   }
 }

@@ -29,7 +29,7 @@ void add_runs(const Json& pair, const Json& plain, const Json& changed, std::vec
   for (const auto& [name, value] : pair.at("change").members()) sets.emplace_back(name, value.as_text());
   const System& a = q.system;
   const System b = a.with(sets);
-  Prediction p = q.prediction(1);
+  Request p = q.request(1);
   p.check_memory = false;
   const auto& [fewest, rate] = *published.begin();
   p.anchor = Anchor{rate, fewest, p.job.batch, &a, nullptr};

@@ -15,7 +15,7 @@
 #include "calibration/validate/asking.h"
 #include "calibration/validate/series.h"
 #include "calibration/validate/validation_statistics.h"
-#include "sim/plan/placement.h"
+#include "sim/bound/placement.h"
 #include "sim/simulate.h"
 
 namespace tandem::calibration {
@@ -27,7 +27,7 @@ constexpr std::string_view kSplits = "calibration/data/splits";
 /// What a row says of the published run, beside what is to be predicted.
 constexpr std::string_view kToldOfSplits[] = {"value", "anchor", "fitted", "note", "doubtful"};
 
-double dull_rate(const Prediction& p) {
+double dull_rate(const Request& p) {
   const Options& o = p.job.scheme->options;
   const double stages = static_cast<double>(o.count("pipeline")),
                micro = std::max<int64_t>(1, o.count("microbatches")),
@@ -56,7 +56,7 @@ void predict_split(SplitRow& row, const Json& document) {
   if (row.devices > plain.accelerator_count())
     asked.emplace_back("set", fmt::format("nodes={}", (row.devices + each - 1) / each));
   const Question q = question_of(document, asked);
-  Prediction p = q.prediction(row.devices);
+  Request p = q.request(row.devices);
   p.check_memory = false;  // it ran
   row.nodes = make_cluster(q.system, row.devices).nodes;
   row.dull = dull_rate(p);

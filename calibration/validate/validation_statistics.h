@@ -32,7 +32,7 @@ struct Errors {
   double coverage() const;             ///< 0 without intervals
   double width() const;                ///< mean
   /// Mean interval score of logarithms at the 90 % level (Gneiting and Raftery 2007, "Strictly Proper Scoring
-  /// Rules, Prediction, and Estimation", eq. 43): the width, and 20 times what lies outside. Less is better.
+  /// Rules, Request, and Estimation", eq. 43): the width, and 20 times what lies outside. Less is better.
   double interval_score() const;
 };
 using RowFilter = std::function<bool(const ValidationRow&)>;

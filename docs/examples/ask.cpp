@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks whether eight cards over PCIe or over NVLink train faster, and for the report of the faster one.
+#include <tandem/tandem.h>
 #include <cstdio>
 #include <exception>
-#include <tandem/tandem.h>
 
 int main() {
   try {

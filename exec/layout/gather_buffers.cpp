@@ -241,7 +241,8 @@ GatherBuffers placed(const Program& program, const std::vector<uint32_t>& keys, 
 }
 
 /// Those alone that share memory with another.
-GatherBuffers shared(const Program& program, std::vector<uint32_t> keys, const Conflicts& conflicts, bool stays) {
+GatherBuffers shared(const Program& program, std::vector<uint32_t> keys, const Conflicts& conflicts,
+                     bool stays) {
   const GatherBuffers all = placed(program, keys, conflicts);
   if (!stays) return all;
   const auto alone = [&](uint32_t a) {
@@ -259,7 +260,8 @@ GatherBuffers shared(const Program& program, std::vector<uint32_t> keys, const C
 
 }  // namespace
 
-GatherBuffers gather_buffers_for(const Program& program, uint32_t role, const std::vector<Life>& lives, bool stays) {
+GatherBuffers gather_buffers_for(const Program& program, uint32_t role, const std::vector<Life>& lives,
+                                 bool stays) {
   if (lives.empty()) return {std::vector<int64_t>(program.buckets.size(), GatherBuffers::kNone), 0};
   const Conflicts conflicts(program.roles[role].ops, lives);
   std::vector<uint32_t> keys;
@@ -273,19 +275,20 @@ GatherBuffers gather_buffers_for(const Program& program, uint32_t role, const st
   GatherBuffers by_size = shared(program, keys, conflicts, stays);
   const auto whole = [&](const GatherBuffers& rooms) {
     int64_t sum = rooms.elements;
-    for (const uint32_t key : keys) sum += rooms.at[key] == GatherBuffers::kOwn ? program.buckets[key].elements : 0;
+    for (const uint32_t key : keys)
+      sum += rooms.at[key] == GatherBuffers::kOwn ? program.buckets[key].elements : 0;
     return sum;
   };
   return whole(by_size) < whole(as_listed) ? by_size : as_listed;
 }
 
-SharedGatherBuffers shared_gather_buffers(const Program& program, uint32_t role, const ExecutionGraph& lowered,
-                         bool parameters_offloaded) {
+SharedGatherBuffers shared_gather_buffers(const Program& program, uint32_t role,
+                                          const ExecutionGraph& lowered, bool parameters_offloaded) {
   const auto& ops = program.roles[role].ops;
   const bool sums = program.micro_batches > 1 ||
                     std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.micro > 0; });
   return {gather_buffers_for(program, role, parameter_lives(program, role, lowered, parameters_offloaded),
-                    !parameters_offloaded),
+                             !parameters_offloaded),
           gather_buffers_for(program, role, gradient_lives(program, role, lowered), !sums)};
 }
 

@@ -38,13 +38,14 @@ struct GatherBuffers {
 /// (exec/layout/happens_before.h). Buckets lie in lines of 64 bytes as they do in the flat vector, so that
 /// what looks at alignment computes the same. O(lives^2). `stays`: a worker keeps a share between lives,
 /// which may do so in a place of the bucket's own.
-GatherBuffers gather_buffers_for(const Program& program, uint32_t role, const std::vector<Life>& lives, bool stays);
+GatherBuffers gather_buffers_for(const Program& program, uint32_t role, const std::vector<Life>& lives,
+                                 bool stays);
 
 /// Of a role, made once and then only read.
 struct SharedGatherBuffers {
   GatherBuffers parameters, gradients;
 };
-SharedGatherBuffers shared_gather_buffers(const Program& program, uint32_t role, const ExecutionGraph& lowered,
-                         bool parameters_offloaded);
+SharedGatherBuffers shared_gather_buffers(const Program& program, uint32_t role,
+                                          const ExecutionGraph& lowered, bool parameters_offloaded);
 
 }  // namespace tandem::exec

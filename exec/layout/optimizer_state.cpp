@@ -77,8 +77,7 @@ bool whole_here(const ParameterMap& pieces, const UpdatedTensor& own, const Opti
   return model_tensor(pieces, own, whole) != nullptr;
 }
 
-ParameterMap state_map(const OptimizerState& whole, const OptimizerState& own,
-                                const ParameterMap& pieces) {
+ParameterMap state_map(const OptimizerState& whole, const OptimizerState& own, const ParameterMap& pieces) {
   ParameterMap out;
   for (std::size_t t = 0; t < own.tensors().size(); ++t) {
     bool copy = false;

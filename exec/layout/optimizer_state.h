@@ -34,8 +34,7 @@ class OptimizerState {
 
 /// Of a state that lies tensor by tensor: where a slice's is in the whole model's. `pieces`: of their
 /// parameters (exec/layout/parameter_map.h). Without tensors of which the slice has a part alone.
-ParameterMap state_map(const OptimizerState& whole, const OptimizerState& own,
-                                const ParameterMap& pieces);
+ParameterMap state_map(const OptimizerState& whole, const OptimizerState& own, const ParameterMap& pieces);
 
 /// Has a slice with these pieces all of the model's tensor of which this is?
 bool whole_here(const ParameterMap& pieces, const UpdatedTensor& own, const OptimizerState& whole);

@@ -48,8 +48,8 @@ std::vector<int64_t> packed(const Graph& graph, uint32_t layer, int64_t features
 /// One tensor of a slice and the model's of which it is a part.
 struct Part {
   const Layer& layer;
-  MappedRange at;     ///< own and whole: where they begin; elements: of the slice's
-  int64_t all;  ///< elements of the model's
+  MappedRange at;  ///< own and whole: where they begin; elements: of the slice's
+  int64_t all;     ///< elements of the model's
 };
 
 /// `columns` of the whole lie in rows, of which this device has its part of each packed piece.
@@ -111,7 +111,7 @@ void add_part(const ExecutionGraph& whole, const Part& part, uint32_t layer, uin
 }  // namespace
 
 ParameterMap parameter_map_of(const ExecutionGraph& whole, const ExecutionGraph& own, const Portion& portion,
-                             bool frozen) {
+                              bool frozen) {
   ParameterMap out;
   const auto tensors = [&](const ExecutionGraph& of) -> const auto& {
     return frozen ? of.frozen() : of.learned();
@@ -176,8 +176,8 @@ void take_mapped(const ParameterMap& map, const std::vector<float>& whole, int64
   }
 }
 
-void give_mapped(const ParameterMap& map, const std::vector<float>& own, int64_t own_elements,
-                 int64_t first, int64_t elements, std::vector<float>& whole, int64_t whole_elements) {
+void give_mapped(const ParameterMap& map, const std::vector<float>& own, int64_t own_elements, int64_t first,
+                 int64_t elements, std::vector<float>& whole, int64_t whole_elements) {
   const auto flats = own_elements == 0 ? 0 : static_cast<int64_t>(own.size()) / own_elements;
   for (int64_t k = 0; k < flats; ++k) {
     for (const MappedRange& p : map) {

@@ -27,7 +27,7 @@ struct Portion {
 /// vocabulary to equal parts are in none. Any thread may call it. Throws InputError where a layer's output is
 /// packed in a way that does not divide. O(rows of the weights that are split).
 ParameterMap parameter_map_of(const ExecutionGraph& whole, const ExecutionGraph& own,
-                             const Portion& portion = {}, bool frozen = false);
+                              const Portion& portion = {}, bool frozen = false);
 
 /// Where a buffer of a slice (running statistics) lies among all of the model's, one behind the other.
 struct BufferPlace {
@@ -40,7 +40,7 @@ std::vector<BufferPlace> buffers(const ExecutionGraph& whole, const ExecutionGra
 void take_mapped(const ParameterMap& map, const std::vector<float>& whole, int64_t whole_elements,
                  std::vector<float>& own, int64_t own_elements);
 /// And back, of [first, first + elements) of the slice's flat vector alone.
-void give_mapped(const ParameterMap& map, const std::vector<float>& own, int64_t own_elements,
-                 int64_t first, int64_t elements, std::vector<float>& whole, int64_t whole_elements);
+void give_mapped(const ParameterMap& map, const std::vector<float>& own, int64_t own_elements, int64_t first,
+                 int64_t elements, std::vector<float>& whole, int64_t whole_elements);
 
 }  // namespace tandem::exec

@@ -92,14 +92,16 @@ std::vector<uint32_t> keys_of(const Program& program, const Stages& stages, uint
   return out;
 }
 
-Held held(const Program& program, const Stages& stages, uint32_t device, const GatherBuffers& rooms, bool stays) {
+Held held(const Program& program, const Stages& stages, uint32_t device, const GatherBuffers& rooms,
+          bool stays) {
   const std::vector<int32_t> scattering = scattering_collectives(program);
   Held out;
   const std::vector<uint32_t> keys = keys_of(program, stages, device);
   for (const uint32_t key : keys) {
     const Bucket& bucket = program.buckets[key];
-    const Slice own = rooms.at[key] == GatherBuffers::kNone ? Slice{bucket.first, bucket.elements}
-                                                    : share_of(program, stages, scattering, key, device);
+    const Slice own = rooms.at[key] == GatherBuffers::kNone
+                          ? Slice{bucket.first, bucket.elements}
+                          : share_of(program, stages, scattering, key, device);
     const Slice keeps = rooms.at[key] < 0 ? Slice{bucket.first, bucket.elements} : own;
     if (!stays && rooms.at[key] >= 0) continue;
     out.kept.add(keeps.first, keeps.elements, out.kept.elements());
@@ -138,7 +140,8 @@ PackedLayout summed_apart(const Program& program, const Stages& stages, uint32_t
   PackedLayout out;
   for (const uint32_t key : keys_of(program, stages, device)) {
     const Bucket& bucket = program.buckets[key];
-    if (stages.gather_buffers(device).gradients.at[key] < 0) out.add(bucket.first, bucket.elements, out.elements());
+    if (stages.gather_buffers(device).gradients.at[key] < 0)
+      out.add(bucket.first, bucket.elements, out.elements());
   }
   return out;
 }

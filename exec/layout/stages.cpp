@@ -201,7 +201,8 @@ void Stages::find_gather_buffers(const Execution& e, const Program& program) {
   gather_buffers_.resize(program.roles.size());
   for (uint32_t r = 0; r < program.roles.size(); ++r) {
     if (!devices_of_[r].empty())
-      gather_buffers_[r] = shared_gather_buffers(program, r, lowered(devices_of_[r][0]), e.job.offload.parameters);
+      gather_buffers_[r] =
+          shared_gather_buffers(program, r, lowered(devices_of_[r][0]), e.job.offload.parameters);
   }
 }
 

@@ -79,7 +79,9 @@ class Stages {
   const ExecutionGraph& lowered(uint32_t device) const;
   const Slots& slots(uint32_t device) const;
   /// Of the device's role: where buckets lie that it holds whole for a while only.
-  const SharedGatherBuffers& gather_buffers(uint32_t device) const { return gather_buffers_[places_[device].role]; }
+  const SharedGatherBuffers& gather_buffers(uint32_t device) const {
+    return gather_buffers_[places_[device].role];
+  }
   /// Where the device's flat vector lies in that of whole().
   const ParameterMap& parameter_map(uint32_t device) const { return maps_[map_of(device)]; }
   /// The same of the weights that stay as they are.

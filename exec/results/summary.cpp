@@ -261,9 +261,12 @@ class Summary {
                              averaging = workers_[w]->averaging();
     const bool flat = run_.execution().job.optimizer->flat();
     for (const Slice& s : held) {
-      give_mapped(run_.stages().parameter_map(instance), parameters, own, s.first, s.elements, out.parameters, all);
-      if (flat) give_mapped(run_.stages().parameter_map(instance), state, own, s.first, s.elements, out.state, all);
-      give_mapped(run_.stages().parameter_map(instance), averaging, own, s.first, s.elements, out.averaging, all);
+      give_mapped(run_.stages().parameter_map(instance), parameters, own, s.first, s.elements, out.parameters,
+                  all);
+      if (flat)
+        give_mapped(run_.stages().parameter_map(instance), state, own, s.first, s.elements, out.state, all);
+      give_mapped(run_.stages().parameter_map(instance), averaging, own, s.first, s.elements, out.averaging,
+                  all);
     }
     if (flat) return;
     const OptimizerState &whole = run_.optimizer_state(),

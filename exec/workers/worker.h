@@ -76,8 +76,12 @@ class Worker {
   /// ... and where the worker keeps its own, as far as its share does.
   float* own_parameters(int64_t first) const { return parameters_ + held_parameters_.kept.of(first); }
   float* own_gradients(int64_t first) const { return gradients_ + held_gradients_.kept.of(first); }
-  bool in_gather_buffer(uint32_t key) const { return run_.stages().gather_buffers(instance_).parameters.at[key] >= 0; }
-  bool gradients_in_gather_buffer(uint32_t key) const { return run_.stages().gather_buffers(instance_).gradients.at[key] >= 0; }
+  bool in_gather_buffer(uint32_t key) const {
+    return run_.stages().gather_buffers(instance_).parameters.at[key] >= 0;
+  }
+  bool gradients_in_gather_buffer(uint32_t key) const {
+    return run_.stages().gather_buffers(instance_).gradients.at[key] >= 0;
+  }
   int64_t slot(const Op& op) const;
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();
@@ -202,7 +206,7 @@ class Worker {
   PackedLayout kept_state_;  ///< of the flat vector, in each vector of the state's, also on the host
   OptimizerState optimizer_state_;
   float* paged_ = nullptr;      ///< the state, where it lies in host memory that the device reads and writes
-  PackedLayout summed_apart_;         ///< likewise, in sums_
+  PackedLayout summed_apart_;   ///< likewise, in sums_
   float* averaging_ = nullptr;  ///< flat vectors that averaging keeps: anchor, velocity
   float* delayed_ = nullptr;    ///< flat gradients of iterations i % Program::delay, until they are applied
   float *messages_ = nullptr, *left_out_ = nullptr;  ///< of compressed gradients: what travels, and feedback
@@ -222,7 +226,7 @@ class Worker {
   struct LayerLaunches {
     std::vector<std::vector<Launch>> forward, data;  ///< [part]: of forward, of the inputs' gradients
     std::vector<Launch> backward, weights;           ///< all of backward; of it the parameters' gradients
-    std::vector<Launch> recompute;                       ///< forward once more
+    std::vector<Launch> recompute;                   ///< forward once more
   };
   std::vector<LayerLaunches> layers_;  ///< [layer]
   std::vector<Position> op_position_;  ///< [op]

@@ -8,8 +8,8 @@
 //   report.samples_per_second();
 //
 // Every function may be called by any thread at any time, several at once, with the same objects too: objects
-// do not change once they are made. Nothing is printed, no signal is handled, no file is read but those that a
-// question names and Tandem's data. The same question gives the same report, byte by byte, whatever runs
+// do not change once they are made. Nothing is printed, no signal is handled, no file is read but those that
+// a question names and Tandem's data. The same question gives the same report, byte by byte, whatever runs
 // beside it. All functions throw Error for bad input and std::bad_alloc; others are bugs.
 #include <cstdint>
 #include <memory>
@@ -44,9 +44,9 @@ class Question {
  public:
   using Options = std::vector<std::pair<std::string, std::string>>;
   /// The options of `tandem predict --help` by their long names, in any order; a repeatable one may stand
-  /// several times ({"set", "nodes=4"}), a switch has an empty value. "model" and "system" must be there; they
-  /// are names, files or whole JSON documents. Throws Error. Cost: milliseconds, with large models tens of
-  /// them.
+  /// several times ({"set", "nodes=4"}), a switch has an empty value. "model" and "system" must be there;
+  /// they are names, files or whole JSON documents. Throws Error. Cost: milliseconds, with large models tens
+  /// of them.
   explicit Question(const Options& options);
   /// A "tandem-question-1" document, or reports ("tandem-reports-2"), which carry the question that they
   /// answer. `name` is what errors call the text. Throws Error.

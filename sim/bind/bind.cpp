@@ -8,9 +8,9 @@
 #include <tuple>
 
 #include "sim/bind/bound_messages.h"
+#include "sim/bound/alone_times.h"
+#include "sim/bound/placement.h"
 #include "sim/cost/make_costs.h"
-#include "sim/plan/alone_times.h"
-#include "sim/plan/placement.h"
 
 namespace tandem::sim {
 
@@ -55,7 +55,7 @@ class Binder {
   void number_resources() {
     const std::vector<double>& capacity = costs_->capacity();
     std::vector<uint8_t> used(capacity.size(), asks_ ? 1 : 0);
-    Plan& plan = bound_.plan;
+    BoundProgram& plan = bound_.plan;
     for (const Transfer& t : plan.transfers) {
       for (const Use& u : t.uses) used[u.link] = 1;
       for (const Use& u : t.resolved) used[u.link] = 1;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Program x System x costs -> Plan.
+// Program x System x costs -> BoundProgram.
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "sim/bound/bound_program.h"
 #include "sim/cost/costs.h"
-#include "sim/plan/plan.h"
 
 namespace tandem::sim {
 
-/// What the binding knows beyond the Plan, for the Report.
+/// What the binding knows beyond the BoundProgram, for the Report.
 struct Bound {
-  Plan plan;
+  BoundProgram plan;
   std::optional<Disturbance> measured;  ///< what makes steps differ on a machine that was measured
   CostError error;                      ///< of the compute costs used
   std::vector<std::string> extrapolates;

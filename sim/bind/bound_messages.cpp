@@ -8,7 +8,7 @@ namespace tandem::sim {
 
 namespace {
 
-class BoundMessages : public Plan::Messages {
+class BoundMessages : public BoundProgram::Messages {
  public:
   BoundMessages(std::shared_ptr<const Program> program, std::shared_ptr<Costs> costs,
                 std::vector<std::vector<VertexId>> where)
@@ -115,9 +115,9 @@ class BoundMessages : public Plan::Messages {
 
 }  // namespace
 
-std::shared_ptr<Plan::Messages> bound_messages(std::shared_ptr<const Program> program,
-                                               std::shared_ptr<Costs> costs,
-                                               std::vector<std::vector<VertexId>> where) {
+std::shared_ptr<BoundProgram::Messages> bound_messages(std::shared_ptr<const Program> program,
+                                                       std::shared_ptr<Costs> costs,
+                                                       std::vector<std::vector<VertexId>> where) {
   return std::make_shared<BoundMessages>(std::move(program), std::move(costs), std::move(where));
 }
 

@@ -17,7 +17,7 @@ struct Gradient {
 };
 
 /// Until the pushes of all workers have left for all servers: what the link with the most to carry takes.
-double push_seconds(const Plan& plan, const Op& op) {
+double push_seconds(const BoundProgram& plan, const Op& op) {
   const Channel& c = plan.program->channels[op.what];
   std::map<uint32_t, double> seconds;  // [link]
   double longest = 0;
@@ -35,7 +35,7 @@ double push_seconds(const Plan& plan, const Op& op) {
 }
 
 /// Of worker 0, in the order in which they are reduced, or pushed.
-std::vector<Gradient> gradients(const Plan& plan) {
+std::vector<Gradient> gradients(const BoundProgram& plan) {
   const Role& role = plan.program->roles[0];
   const RoleCosts& costs = plan.roles[0];
   std::vector<Gradient> out;
@@ -109,7 +109,7 @@ bool by_need(const ResolvedScheme& scheme) {
          scheme.options.flag("priority");
 }
 
-std::vector<uint32_t> order_by_need(const Plan& plan, Bytes credit) {
+std::vector<uint32_t> order_by_need(const BoundProgram& plan, Bytes credit) {
   const std::vector<Gradient> all = gradients(plan);  // the last is needed first
   std::vector<uint32_t> out;
   std::vector<double> ends;  // of those in `out`, on the link
@@ -143,7 +143,7 @@ std::vector<uint32_t> order_by_need(const Plan& plan, Bytes credit) {
   return out;
 }
 
-std::vector<int64_t> gather(const Plan& fine, const Overheads& overheads, Bytes most) {
+std::vector<int64_t> gather(const BoundProgram& fine, const Overheads& overheads, Bytes most) {
   std::vector<Gradient> all = gradients(fine);
   if (!all.empty() && overheads.merge) all = merged(all, fine.capacity);
   if (!all.empty() && overheads.cycle.ps > 0)
@@ -153,7 +153,7 @@ std::vector<int64_t> gather(const Plan& fine, const Overheads& overheads, Bytes 
   return out;
 }
 
-Time last_look(const Plan& fine, Time cycle) {
+Time last_look(const BoundProgram& fine, Time cycle) {
   const RoleCosts& costs = fine.roles[0];
   double compute = 0;
   for (const Time t : costs.duration[0]) compute += t.seconds();

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "schemes/scheme.h"
-#include "sim/plan/plan.h"
+#include "sim/bound/bound_program.h"
 
 namespace tandem::sim {
 
@@ -19,7 +19,7 @@ bool by_need(const ResolvedScheme& scheme);
 /// (Jayarajan et al. 2019, P3; Peng et al. 2019, ByteScheduler, with its credit), and the link takes them one
 /// after the other. Backward begins with an idle link, since forward needs all that was summed. Pushes to
 /// servers are priced as if all workers push the same at once. O(ops + buckets^2 + messages of an iteration).
-std::vector<uint32_t> order_by_need(const Plan& plan, Bytes credit);
+std::vector<uint32_t> order_by_need(const BoundProgram& plan, Bytes credit);
 
 /// Elements of each bucket for Workload::buckets. `fine`: the plan of the same job with a bucket per tensor.
 /// A coordinator that looks every `cycle` (Horovod: HOROVOD_CYCLE_TIME, docs/tensor-fusion.rst) takes all
@@ -27,10 +27,10 @@ std::vector<uint32_t> order_by_need(const Plan& plan, Bytes credit);
 /// last gradient, as it does on average. `merge`: a gradient waits for the next one where its own reduction
 /// could not start before that is ready, or would save less time than a start-up (Shi et al., MG-WFBP,
 /// INFOCOM 2019, algorithm 1), with the start-up and rate that `fine` gives its reductions. O(ops).
-std::vector<int64_t> gather(const Plan& fine, const Overheads& overheads, Bytes most);
+std::vector<int64_t> gather(const BoundProgram& fine, const Overheads& overheads, Bytes most);
 
 /// How long the last gradients of a step wait for a look every `cycle`: half of one on average, and so long
 /// that a step takes a cycle at least, since it needs its own look. `fine` as above. O(ops).
-Time last_look(const Plan& fine, Time cycle);
+Time last_look(const BoundProgram& fine, Time cycle);
 
 }  // namespace tandem::sim

@@ -16,7 +16,7 @@ struct Offsets {
   std::vector<uint32_t> resource;  ///< [of the job]: of all
 };
 
-class JointMessages : public Plan::Messages {
+class JointMessages : public BoundProgram::Messages {
  public:
   void add(std::shared_ptr<Messages> messages, Offsets offsets) {
     jobs_.push_back({std::move(messages), std::move(offsets)});
@@ -57,7 +57,7 @@ void append(std::vector<T>& to, const std::vector<T>& from) {
 
 class Joiner {
  public:
-  void add(const Plan& plan) {
+  void add(const BoundProgram& plan) {
     const Program& p = *plan.program;
     Offsets at = number(plan);
     append(program_.tasks, p.tasks);
@@ -93,7 +93,7 @@ class Joiner {
     ++jobs_;
   }
 
-  Plan finish(const Plan& main) {
+  BoundProgram finish(const BoundProgram& main) {
     program_.buckets = main.program->buckets;  // executors alone read them
     program_.samples_per_iteration = main.program->samples_per_iteration;
     program_.micro_batches = main.program->micro_batches;
@@ -107,7 +107,7 @@ class Joiner {
   }
 
  private:
-  Offsets number(const Plan& plan) {
+  Offsets number(const BoundProgram& plan) {
     const auto count = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
     Offsets at{count(program_.roles),
                count(program_.tasks),
@@ -160,7 +160,7 @@ class Joiner {
   }
 
   Program program_;
-  Plan plan_;
+  BoundProgram plan_;
   std::shared_ptr<JointMessages> messages_;
   std::map<std::string, uint32_t> resources_;
   std::vector<std::string> names_;
@@ -169,10 +169,10 @@ class Joiner {
 
 }  // namespace
 
-Plan side_by_side(const Plan& main, const std::vector<Plan>& others) {
+BoundProgram side_by_side(const BoundProgram& main, const std::vector<BoundProgram>& others) {
   Joiner joiner;
   joiner.add(main);
-  for (const Plan& other : others) joiner.add(other);
+  for (const BoundProgram& other : others) joiner.add(other);
   return joiner.finish(main);
 }
 

@@ -14,12 +14,12 @@
 
 #include "schemes/job.h"
 #include "schemes/program.h"
+#include "sim/bound/bound_program.h"
+#include "sim/bound/speeds.h"
 #include "sim/cost/incast_rounds.h"
 #include "sim/cost/link_cost.h"
 #include "sim/cost/measured_collectives.h"
 #include "sim/cost/overlap.h"
-#include "sim/plan/plan.h"
-#include "sim/plan/speeds.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {

@@ -13,8 +13,8 @@
 
 #include "schemes/program.h"
 #include "schemes/scheme.h"
-#include "sim/plan/plan.h"
-#include "sim/plan/speeds.h"
+#include "sim/bound/bound_program.h"
+#include "sim/bound/speeds.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {

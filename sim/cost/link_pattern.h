@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "schemes/collectives.h"
+#include "sim/bound/bound_program.h"
 #include "sim/cost/link_profile.h"
-#include "sim/plan/plan.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {

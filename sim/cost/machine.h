@@ -16,9 +16,9 @@
 #include "base/precision.h"
 #include "base/units.h"
 #include "models/kernel.h"
+#include "sim/bound/bound_program.h"
 #include "sim/cost/input_rates.h"
 #include "sim/cost/neighbours.h"
-#include "sim/plan/plan.h"
 
 namespace tandem::sim {
 

@@ -11,8 +11,8 @@
 // Who waits for memory waits longer where both together ask for more than there is: both in proportion.
 // On processors a collective takes cores instead: beside_on_processor().
 #include "schemes/program.h"
+#include "sim/bound/bound_program.h"
 #include "sim/cost/link_profile.h"
-#include "sim/plan/plan.h"
 #include "topologies/device.h"
 
 namespace tandem::sim {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "schemes/scheme.h"
+#include "sim/bound/bound_program.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_profile.h"
-#include "sim/plan/plan.h"
 
 namespace tandem::sim {
 

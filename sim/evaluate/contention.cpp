@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "sim/plan/groups.h"
+#include "sim/bound/groups.h"
 
 namespace tandem::sim {
 
@@ -26,7 +26,7 @@ struct Load {
   int64_t parts = 0;  ///< instances that add to it
 };
 
-bool loads_nothing(const Plan& plan, const RoleCosts& costs, uint32_t o) {
+bool loads_nothing(const BoundProgram& plan, const RoleCosts& costs, uint32_t o) {
   return std::all_of(costs.transfer.begin(), costs.transfer.end(), [&](const std::vector<int32_t>& of) {
     return of[o] < 0 || plan.transfers.at(static_cast<std::size_t>(of[o])).uses.empty();
   });
@@ -34,7 +34,7 @@ bool loads_nothing(const Plan& plan, const RoleCosts& costs, uint32_t o) {
 
 /// Gives every transfer the index of the first one with the same rate and uses: ops that differ in their
 /// bytes only load links alike.
-std::vector<int32_t> same_transfers(const Plan& plan) {
+std::vector<int32_t> same_transfers(const BoundProgram& plan) {
   std::vector<int32_t> first(plan.transfers.size());
   std::unordered_multimap<uint64_t, int32_t> known;
   for (std::size_t t = 0; t < first.size(); ++t) {
@@ -62,7 +62,7 @@ std::vector<int32_t> same_transfers(const Plan& plan) {
 /// The loads of every link by role and lane.
 class Loads {
  public:
-  explicit Loads(const Plan& plan)
+  explicit Loads(const BoundProgram& plan)
       : plan_(plan), same_(same_transfers(plan)), of_(plan.capacity.size()), peak_(plan.capacity.size()) {}
 
   /// An instance's lane makes one transfer at a time, so the instance adds the largest of its ops' rates, a
@@ -163,14 +163,14 @@ class Loads {
     touched_.clear();
   }
 
-  const Plan& plan_;
+  const BoundProgram& plan_;
   std::vector<int32_t> same_;          ///< [transfer]
   std::vector<std::vector<Load>> of_;  ///< [link]
   std::vector<Peak> peak_;             ///< [link], while a cell is added
   std::vector<uint32_t> touched_;      ///< links with a peak
 };
 
-std::string describe(const Plan& plan, const Load& load) {
+std::string describe(const BoundProgram& plan, const Load& load) {
   const auto& labels = plan.program->labels;
   return fmt::format("{} ({} lane of {} instance{} of {})",
                      load.label < labels.size() ? labels[load.label] : "transfers",
@@ -179,14 +179,14 @@ std::string describe(const Plan& plan, const Load& load) {
 }
 
 /// Nothing but copies moves on the lane.
-bool only_copies(const Plan& plan, const Load& load) {
+bool only_copies(const BoundProgram& plan, const Load& load) {
   const auto lane = static_cast<Lane>(load.lane);
   return !plan.program->roles[load.role].ops.any(
       [&](const Op& op) { return op.lane == lane && op.kind != OpKind::copy; });
 }
 
 /// Takes an overfull link in. False: copies are not what is too much for it.
-bool take_in(const Plan& plan, uint32_t link, const std::vector<Load>& loads,
+bool take_in(const BoundProgram& plan, uint32_t link, const std::vector<Load>& loads,
              std::vector<ContendingCopies>& copies) {
   const Load* by = nullptr;  // what asks most of it
   for (const Load& load : loads) by = by == nullptr || load.sum > by->sum ? &load : by;
@@ -204,7 +204,7 @@ bool take_in(const Plan& plan, uint32_t link, const std::vector<Load>& loads,
 
 }  // namespace
 
-Contention find_contention(const Plan& plan) {
+Contention find_contention(const BoundProgram& plan) {
   Contention out;
   if (std::all_of(plan.transfers.begin(), plan.transfers.end(),
                   [](const Transfer& t) { return t.uses.empty(); }))

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/plan/plan.h"
+#include "sim/bound/bound_program.h"
 
 namespace tandem::sim {
 
@@ -29,9 +29,9 @@ struct Contention {
   std::vector<ContendingCopies> copies;
 };
 /// O(instances x ops).
-Contention find_contention(const Plan& plan);
+Contention find_contention(const BoundProgram& plan);
 /// Whether a link has so much, in bytes/s: exactly full is no contention.
-inline bool fit_together(const Plan& plan, uint32_t link, double load) {
+inline bool fit_together(const BoundProgram& plan, uint32_t link, double load) {
   return load <= plan.capacity[link] * (1 + 1e-9);
 }
 

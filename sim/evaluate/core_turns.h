@@ -8,7 +8,7 @@
 #include <deque>
 #include <vector>
 
-#include "sim/plan/plan.h"
+#include "sim/bound/bound_program.h"
 
 namespace tandem::sim {
 

@@ -18,7 +18,7 @@ namespace tandem::sim {
 namespace {
 
 /// What the binder resolved beforehand, no evaluator can see contend.
-std::string resolved(const Plan& plan) {
+std::string resolved(const BoundProgram& plan) {
   const bool any = std::any_of(plan.transfers.begin(), plan.transfers.end(),
                                [](const Transfer& t) { return !t.resolved.empty(); });
   return any ? "; so many instances divide the links that they share in advance, and their copies and "
@@ -29,7 +29,7 @@ std::string resolved(const Plan& plan) {
 /// Of a split model whose devices differ by one factor an iteration each, so large that a row for each of
 /// them would take seconds: each stage is then taken to be as slow as its slowest device. It is, where all of
 /// them meet.
-bool folds_noise(const Plan& plan, const EvaluateOptions& options) {
+bool folds_noise(const BoundProgram& plan, const EvaluateOptions& options) {
   constexpr int64_t kMostExecutions = 10'000'000;
   const Disturbance& d = plan.disturbance;
   return !plan.program->grid.axes.empty() && !d.per_op() && d.network_sigma == 0 &&
@@ -38,7 +38,7 @@ bool folds_noise(const Plan& plan, const EvaluateOptions& options) {
                      [](const RoleCosts& costs) { return costs.class_of.empty(); });
 }
 
-Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
+Trace with_fastest(const BoundProgram& plan, const EvaluateOptions& options) {
   if (plan.measured_roles > 0) {
     Trace trace = run_events(plan, options);
     trace.reason = "several jobs share the machine";
@@ -83,7 +83,7 @@ Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
 
 }  // namespace
 
-Trace evaluate(const Plan& plan, const EvaluateOptions& options) {
+Trace evaluate(const BoundProgram& plan, const EvaluateOptions& options) {
   Trace trace;
   try {
     trace = with_fastest(plan, options);

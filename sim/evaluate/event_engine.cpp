@@ -11,7 +11,7 @@
 
 namespace tandem::sim {
 
-EventEngine::EventEngine(const Plan& plan, const EvaluateOptions& options)
+EventEngine::EventEngine(const BoundProgram& plan, const EvaluateOptions& options)
     : plan_(plan),
       program_(*plan.program),
       options_(options),

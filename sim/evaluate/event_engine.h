@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/bound/groups.h"
 #include "sim/evaluate/core_turns.h"
 #include "sim/evaluate/host_clock.h"
 #include "sim/evaluate/inbox.h"
@@ -21,14 +22,13 @@
 #include "sim/network/flows.h"
 #include "sim/network/queue.h"
 #include "sim/network/queues.h"
-#include "sim/plan/groups.h"
 
 namespace tandem::sim {
 
 /// For one thread at a time.
 class EventEngine {
  public:
-  EventEngine(const Plan& plan, const EvaluateOptions& options);
+  EventEngine(const BoundProgram& plan, const EvaluateOptions& options);
   Trace run();
 
  private:
@@ -178,7 +178,7 @@ class EventEngine {
   void reply(uint32_t slot, uint32_t r, uint32_t op, int64_t start);
   uint32_t new_message();
 
-  const Plan& plan_;
+  const BoundProgram& plan_;
   const Program& program_;
   EvaluateOptions options_;
   Trace trace_;

@@ -5,7 +5,7 @@
 
 namespace tandem::sim {
 
-Trace run_events(const Plan& plan, const EvaluateOptions& options) {
+Trace run_events(const BoundProgram& plan, const EvaluateOptions& options) {
   return EventEngine(plan, options).run();
 }
 

@@ -5,14 +5,14 @@
 
 #include <map>
 
-#include "sim/plan/groups.h"
+#include "sim/bound/groups.h"
 
 namespace tandem::sim {
 
 namespace {
 
 /// First members of the units that make a transfer of their own: groups of a collective, else instances.
-std::vector<uint32_t> leaders(const Plan& plan, uint32_t r, const Op& op) {
+std::vector<uint32_t> leaders(const BoundProgram& plan, uint32_t r, const Op& op) {
   std::vector<uint32_t> out;
   const Role& role = plan.program->roles[r];
   if (op.kind == OpKind::collective) {
@@ -26,7 +26,7 @@ std::vector<uint32_t> leaders(const Plan& plan, uint32_t r, const Op& op) {
 
 }  // namespace
 
-int64_t units_of(const Plan& plan, uint32_t r, const Op& op) {
+int64_t units_of(const BoundProgram& plan, uint32_t r, const Op& op) {
   const Mesh& mesh = plan.program->roles[r].mesh;
   int64_t units = mesh.size();
   if (op.kind != OpKind::collective) return units;
@@ -37,11 +37,11 @@ int64_t units_of(const Plan& plan, uint32_t r, const Op& op) {
   return units;
 }
 
-std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t r, uint32_t o) {
+std::vector<std::pair<int32_t, int64_t>> transfers_of(const BoundProgram& plan, uint32_t r, uint32_t o) {
   return transfers_of(plan, r, o, plan.program->roles[r].ops[o]);
 }
 
-std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t r, uint32_t o,
+std::vector<std::pair<int32_t, int64_t>> transfers_of(const BoundProgram& plan, uint32_t r, uint32_t o,
                                                       const Op& op) {
   std::map<int32_t, int64_t> count;
   if (has_transfer(op)) {
@@ -52,7 +52,7 @@ std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t
   return {count.begin(), count.end()};
 }
 
-std::string what_differs(const Plan& plan) {
+std::string what_differs(const BoundProgram& plan) {
   if (!plan.disturbance.none()) return "durations are drawn per instance";
   for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
     const Role& role = plan.program->roles[r];

@@ -10,12 +10,12 @@
 #include <memory>
 #include <optional>
 
+#include "sim/bound/alone_times.h"
 #include "sim/evaluate/fold.h"
 #include "sim/evaluate/host_clock.h"
 #include "sim/evaluate/recorder.h"
 #include "sim/evaluate/sweep.h"
 #include "sim/evaluate/sweep_roles.h"
-#include "sim/plan/alone_times.h"
 
 namespace tandem::sim {
 
@@ -92,7 +92,8 @@ struct CallKind {
 
 class FoldedRole {
  public:
-  FoldedRole(const Plan& plan, uint32_t r, const EvaluateOptions& options, Recorder& recorder, Post& mail)
+  FoldedRole(const BoundProgram& plan, uint32_t r, const EvaluateOptions& options, Recorder& recorder,
+             Post& mail)
       : plan_(plan),
         r_(r),
         ops_(plan.program->roles[r].ops),
@@ -426,7 +427,7 @@ class FoldedRole {
                           lanes_[static_cast<int>(Lane::compute)], effect.record);
   }
 
-  const Plan& plan_;
+  const BoundProgram& plan_;
   uint32_t r_;
   const OpList& ops_;
   const RoleCosts& costs_;
@@ -458,7 +459,7 @@ class FoldedRole {
 
 }  // namespace
 
-Trace run_folded(const Plan& plan, const EvaluateOptions& options) {
+Trace run_folded(const BoundProgram& plan, const EvaluateOptions& options) {
   Post mail(*plan.program);
   return sweep_roles<FoldedRole>(plan, options, "folded", mail);
 }

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "sim/plan/plan.h"
+#include "sim/bound/bound_program.h"
 
 namespace tandem::sim {
 

@@ -8,7 +8,7 @@
 
 namespace tandem::sim {
 
-Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trace)
+Recorder::Recorder(const BoundProgram& plan, const EvaluateOptions& options, Trace& trace)
     : plan_(plan),
       options_(options),
       trace_(trace),

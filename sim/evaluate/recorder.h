@@ -58,7 +58,7 @@ void each_dep(const OpPlace& at, F f) {
 /// For one thread at a time.
 class Recorder {
  public:
-  Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trace);
+  Recorder(const BoundProgram& plan, const EvaluateOptions& options, Trace& trace);
 
   /// The hash of one execution is a * weight(role, instance), a = mark(...), so that `n` instances with equal
   /// times take one product with the sum of their weights.
@@ -125,7 +125,7 @@ class Recorder {
   void iteration(uint32_t instance, uint32_t iteration, int64_t end, uint32_t count = 1);
   /// The time that is accounted for so far is of the run-in: it will not be counted.
   void forget_time();
-  /// Plan::transfers[index] ran once more, `count` times.
+  /// BoundProgram::transfers[index] ran once more, `count` times.
   void transfer(int32_t index, int64_t count = 1) { runs_[static_cast<std::size_t>(index)] += count; }
   void message(const Transfer& transfer);
   /// Does keep() of this iteration leave spans, besides what it adds up?
@@ -251,7 +251,7 @@ class Recorder {
                       std::vector<int64_t>& key) const;
   void forget_early();
 
-  const Plan& plan_;
+  const BoundProgram& plan_;
   EvaluateOptions options_;
   Trace& trace_;
   uint32_t kept_;

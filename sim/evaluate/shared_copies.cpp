@@ -17,7 +17,7 @@ uint32_t root(std::vector<uint32_t>& parent, uint32_t i) {
 
 }  // namespace
 
-SharedCopies::SharedCopies(const Plan& plan, ContendingCopies found)
+SharedCopies::SharedCopies(const BoundProgram& plan, ContendingCopies found)
     : plan_(plan),
       found_(std::move(found)),
       watched_(plan.capacity.size(), kNone),

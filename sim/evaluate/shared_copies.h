@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "sim/bound/bound_program.h"
 #include "sim/evaluate/contention.h"
 #include "sim/network/share.h"
-#include "sim/plan/plan.h"
 
 namespace tandem::sim {
 
@@ -25,7 +25,7 @@ class SharedCopies {
   /// What run() throws.
   struct Overlap {};
 
-  SharedCopies(const Plan& plan, ContendingCopies found);
+  SharedCopies(const BoundProgram& plan, ContendingCopies found);
   bool times(uint32_t role, const Op& op) const { return role == found_.role && op.lane == found_.lane; }
   /// Ends of the copy op `op` of iteration `iteration`, one per instance of the role, given its starts.
   /// O(n^2) in the instances of a cluster. Throws Overlap.
@@ -40,7 +40,7 @@ class SharedCopies {
   static constexpr uint32_t kNone = UINT32_MAX;
   struct Cluster {
     std::vector<uint32_t> rows;
-    std::map<uint32_t, uint32_t> link;  ///< index into Plan::capacity: into `share`
+    std::map<uint32_t, uint32_t> link;  ///< index into BoundProgram::capacity: into `share`
     std::optional<FairShare> share;
     int64_t left = 0;  ///< when the last copy of the run before was gone
   };
@@ -69,9 +69,9 @@ class SharedCopies {
   double load_of(uint32_t role, uint32_t op, uint32_t watched);
   bool fits(uint32_t watched, const Busy& busy, uint32_t role, const std::vector<Run>& runs);
 
-  const Plan& plan_;
+  const BoundProgram& plan_;
   ContendingCopies found_;
-  std::vector<uint32_t> watched_;  ///< [index into Plan::capacity]: index into found_.links, or kNone
+  std::vector<uint32_t> watched_;  ///< [index into BoundProgram::capacity]: index into found_.links, or kNone
   std::vector<Cluster> clusters_;
   std::vector<std::vector<Busy>> busy_;  ///< [index into found_.links]
   std::vector<double> load_;             ///< likewise, while a run is timed

@@ -11,13 +11,13 @@
 #include <map>
 #include <optional>
 
+#include "sim/bound/alone_times.h"
+#include "sim/bound/groups.h"
 #include "sim/evaluate/fold.h"
 #include "sim/evaluate/host_clock.h"
 #include "sim/evaluate/recorder.h"
 #include "sim/evaluate/shared_copies.h"
 #include "sim/evaluate/sweep_roles.h"
-#include "sim/plan/alone_times.h"
-#include "sim/plan/groups.h"
 
 namespace tandem::sim {
 
@@ -104,7 +104,7 @@ struct Letter {
 };
 /// What roles have in common.
 struct Mail {
-  explicit Mail(const Plan& plan) : alone(plan.transfers, plan.capacity) {}
+  explicit Mail(const BoundProgram& plan) : alone(plan.transfers, plan.capacity) {}
   std::map<std::pair<uint32_t, uint32_t>, std::deque<Letter>> letters;  ///< by channel and key
   std::deque<SharedCopies> copies;                                      ///< by lane, where they share links
   AloneTimes alone;
@@ -112,7 +112,8 @@ struct Mail {
 
 class RoleSweep {
  public:
-  RoleSweep(const Plan& plan, uint32_t r, const EvaluateOptions& options, Recorder& recorder, Mail& mail)
+  RoleSweep(const BoundProgram& plan, uint32_t r, const EvaluateOptions& options, Recorder& recorder,
+            Mail& mail)
       : mail_(mail),
         plan_(plan),
         r_(r),
@@ -470,7 +471,7 @@ class RoleSweep {
   }
 
   Mail& mail_;
-  const Plan& plan_;
+  const BoundProgram& plan_;
   uint32_t r_;
   const Role& role_;
   const RoleCosts& costs_;
@@ -495,12 +496,12 @@ class RoleSweep {
 
 }  // namespace
 
-Trace run_sweep(const Plan& plan, const EvaluateOptions& options) {
+Trace run_sweep(const BoundProgram& plan, const EvaluateOptions& options) {
   Mail mail(plan);
   return sweep_roles<RoleSweep>(plan, options, "sweep", mail);
 }
 
-std::optional<Trace> run_sweep(const Plan& plan, const EvaluateOptions& options,
+std::optional<Trace> run_sweep(const BoundProgram& plan, const EvaluateOptions& options,
                                const std::vector<ContendingCopies>& contend) {
   Mail mail(plan);
   for (const ContendingCopies& of_lane : contend) mail.copies.emplace_back(plan, of_lane);

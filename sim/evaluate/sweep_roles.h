@@ -19,7 +19,8 @@ class OutOfOrder : public ProgramError {
 /// made of (plan, role, options, recorder, mail) and has advance(), done() and count_transfers(); `mail` is
 /// what they have in common. Throws ProgramError where the program is not static, and OutOfOrder.
 template <typename Sweep, typename Mail>
-Trace sweep_roles(const Plan& plan, const EvaluateOptions& options, std::string evaluator, Mail& mail) {
+Trace sweep_roles(const BoundProgram& plan, const EvaluateOptions& options, std::string evaluator,
+                  Mail& mail) {
   if (!is_static(*plan.program)) throw ProgramError("only static programs can be swept");
   Trace trace;
   trace.evaluator = std::move(evaluator);

@@ -10,7 +10,7 @@
 
 #include "base/histogram.h"
 #include "schemes/report.h"
-#include "sim/plan/plan.h"
+#include "sim/bound/bound_program.h"
 
 namespace tandem::sim {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "schemes/program.h"
-#include "sim/plan/plan.h"
+#include "sim/bound/bound_program.h"
 
 namespace tandem::sim {
 

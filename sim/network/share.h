@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/bound/bound_program.h"
 #include "sim/network/level_order.h"
-#include "sim/plan/plan.h"
 
 namespace tandem::sim {
 

@@ -26,16 +26,36 @@ const std::vector<Options>& asked() {
   static const std::vector<Options> all = {
       {{"model", "lenet5"}, {"system", "dgx1-v100"}},
       {{"model", "lenet5"}, {"system", "dgx1-v100"}, {"devices", "4,2"}, {"batch", "8"}, {"seed", "7"}},
-      {{"model", "vgg8-cifar10"}, {"system", "v100-pcie-8x"}, {"scheme", "pytorch-ddp:bucket=1MiB"},
-       {"devices", "8"}, {"precision", "fp16"}, {"set", "host.cores=12"}, {"set", "links.pcie.bandwidth=8GB/s"}},
+      {{"model", "vgg8-cifar10"},
+       {"system", "v100-pcie-8x"},
+       {"scheme", "pytorch-ddp:bucket=1MiB"},
+       {"devices", "8"},
+       {"precision", "fp16"},
+       {"set", "host.cores=12"},
+       {"set", "links.pcie.bandwidth=8GB/s"}},
       {{"model", "lenet5"}, {"system", "2080ti-nvlink-8x"}, {"without", "nvlink"}, {"devices", "2"}},
       {{"model", "lenet5"}, {"system", "5090-2x"}, {"swap", "device=rtx-3090"}, {"jitter", "0.05"}},
-      {{"model", "lenet5"}, {"system", "dgx1-v100"}, {"devices", "2"}, {"staged", ""}, {"mtbf", "5000h"},
-       {"checkpoint-cost", "10s"}, {"restart-time", "60s"}, {"samples", "1e6"}},
-      {{"model", "lenet5"}, {"system", "v100-pcie-8x"}, {"devices", "4"}, {"with", "2 lenet5 allreduce 16"},
+      {{"model", "lenet5"},
+       {"system", "dgx1-v100"},
+       {"devices", "2"},
+       {"staged", ""},
+       {"mtbf", "5000h"},
+       {"checkpoint-cost", "10s"},
+       {"restart-time", "60s"},
+       {"samples", "1e6"}},
+      {{"model", "lenet5"},
+       {"system", "v100-pcie-8x"},
+       {"devices", "4"},
+       {"with", "2 lenet5 allreduce 16"},
        {"stragglers", "share=0.5,slow=1.5"}},
-      {{"model", "gpt2:layers=2"}, {"system", "dgx-a100"}, {"devices", "2"}, {"batch", "1"},
-       {"precision", "bf16"}, {"optimizer", "adamw"}, {"adapter", "lora:rank=4"}, {"recompute", "blocks"}},
+      {{"model", "gpt2:layers=2"},
+       {"system", "dgx-a100"},
+       {"devices", "2"},
+       {"batch", "1"},
+       {"precision", "bf16"},
+       {"optimizer", "adamw"},
+       {"adapter", "lora:rank=4"},
+       {"recompute", "blocks"}},
   };
   return all;
 }
@@ -86,8 +106,12 @@ TEST(Questions, HaveOneHashWhateverTheOrderAndTheDefaultsThatAreSaid) {
 TEST(Questions, ChangeAndChangeBack) {
   for (const Options& options : asked()) {
     const Question q = Question::of(options);
-    const Question other = q.with({{"batch", "2"}, {"set", "host.cores=7"}, {"system", "dgx-a100"},
-                                   {"swap", ""}, {"without", ""}, {"devices", "1"}});
+    const Question other = q.with({{"batch", "2"},
+                                   {"set", "host.cores=7"},
+                                   {"system", "dgx-a100"},
+                                   {"swap", ""},
+                                   {"without", ""},
+                                   {"devices", "1"}});
     EXPECT_EQ(other.system.name(), "dgx-a100");
     EXPECT_EQ(other.system.host().cores, 7);
     EXPECT_EQ(other.batch, 2);
@@ -98,15 +122,15 @@ TEST(Questions, ChangeAndChangeBack) {
 }
 
 TEST(Questions, TakeModelsAndSystemsThatNoFileHolds) {
-  const std::string model = JsonWriter(Json::load(std::string(TANDEM_ROOT) + "/models/zoo/lenet5.json")).dump();
-  const std::string system =
-      JsonWriter(System::document("dgx1-v100", {{"host.cores", "5"}})).dump();
+  const std::string model =
+      JsonWriter(Json::load(std::string(TANDEM_ROOT) + "/models/zoo/lenet5.json")).dump();
+  const std::string system = JsonWriter(System::document("dgx1-v100", {{"host.cores", "5"}})).dump();
   const Question q = Question::of({{"model", model}, {"system", system}, {"devices", "4"}});
   EXPECT_EQ(q.system.host().cores, 5);
   const Question again = Question::from_json(parsed(q.to_json().dump()));
   EXPECT_EQ(again, q);
-  Question named = Question::of({{"model", "lenet5"}, {"system", "dgx1-v100"}, {"set", "host.cores=5"},
-                                 {"devices", "4"}});
+  Question named =
+      Question::of({{"model", "lenet5"}, {"system", "dgx1-v100"}, {"set", "host.cores=5"}, {"devices", "4"}});
   const Report a = predict(q, 4), b = predict(named, 4);
   EXPECT_EQ(a.samples_per_second, b.samples_per_second);
   EXPECT_EQ(a.bottleneck.resource, b.bottleneck.resource);
@@ -124,7 +148,8 @@ void expect_refused(const std::string& text, const std::string& why) {
 
 TEST(Questions, AreRefusedAtTheirPlaceWithTheNearestName) {
   const std::string head = R"({"schema": "tandem-question-1", "model": "lenet5", "system": "dgx1-v100",)";
-  expect_refused(head + "\n  \"batchh\": 3}", "q.json:2:13: a question has no \"batchh\". Did you mean batch");
+  expect_refused(head + "\n  \"batchh\": 3}",
+                 "q.json:2:13: a question has no \"batchh\". Did you mean batch");
   expect_refused(head + "\n  \"batch\": 0}", "q.json:2:12: batch: 0 is outside 1");
   expect_refused(head + "\n  \"batch\": true}", "q.json:2:12: \"batch\" is a number");
   expect_refused(head + "\n  \"batch\": [1]}", "takes one value");
@@ -158,7 +183,8 @@ std::vector<Question> thousand() {
     for (int64_t batch = 1; batch <= 50; ++batch) {
       for (const char* devices : {"1", "2", "4", "5", "8"}) {
         if (out.size() < 1000)
-          out.push_back(base.with({{"scheme", scheme}, {"batch", std::to_string(batch)}, {"devices", devices}}));
+          out.push_back(
+              base.with({{"scheme", scheme}, {"batch", std::to_string(batch)}, {"devices", devices}}));
         out.back().timeline = false;
       }
     }

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/analysis/advice_text.h"
 #include "answers/advise.h"
+#include "app/analysis/advice_text.h"
 #include "sim/capacity.h"
 #include "tests/app/tool.h"
 
@@ -54,7 +54,7 @@ TEST(Advise, NoCandidateThatFitsIsPredictedFasterThanTheFirst) {
   int64_t compared = 0;
   for (const Candidate& c : candidates(asked.space)) {
     const ResolvedScheme scheme = resolve_scheme(c.scheme, Place{});
-    Prediction p = asked.question.prediction(c.devices);
+    Request p = asked.question.request(c.devices);
     p.job.scheme = &scheme;
     p.job.batch = c.batch;
     p.job.precision = c.precision;

@@ -51,8 +51,8 @@ BENCHMARK(ring_messages)->Name("W1_messages")->Arg(4096)->Unit(benchmark::kMilli
 
 /// The same as a Program, every message an op of its sender and one of its receiver, with what a prediction
 /// records. Making and checking it is timed too.
-void messages_as_ops(benchmark::State& state, Plan (*make)(int32_t, double),
-                     Trace (*run)(const Plan&, const EvaluateOptions&)) {
+void messages_as_ops(benchmark::State& state, BoundProgram (*make)(int32_t, double),
+                     Trace (*run)(const BoundProgram&, const EvaluateOptions&)) {
   Trace trace;
   for (auto _ : state)
     trace = run(make(static_cast<int32_t>(state.range(0)), kRingBytes),
@@ -115,7 +115,7 @@ BENCHMARK(torus_op)
     ->Args({32, 32, 32})
     ->Unit(benchmark::kMillisecond);
 
-using Run = Trace (*)(const Plan&, const EvaluateOptions&);
+using Run = Trace (*)(const BoundProgram&, const EvaluateOptions&);
 
 /// W2 (skew 0), W2j (97), W2k (997). Making the plan is timed too.
 void resnet50(benchmark::State& state, Run run) {
@@ -146,7 +146,7 @@ void async_server(benchmark::State& state) {
   s.compute = Time{1'000'000'000};
   s.apply = Time{100'000};
   s.message = {Time{5'000'000}, 1'000'000, 10e9, {}};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.disturbance.iteration_sigma = 0.1;
   const auto iterations = static_cast<int32_t>(state.range(2));
   Trace trace;

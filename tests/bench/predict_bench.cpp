@@ -21,7 +21,7 @@ void prediction(benchmark::State& state, const Asked& asked) {
   const Graph graph = Graph::load(asked.model);
   const System system = System::load(asked.system, {{"nodes", asked.nodes}});
   const ResolvedScheme scheme = resolve_scheme(asked.scheme, {});
-  Prediction p;
+  Request p;
   p.job.graph = &graph;
   p.system = &system;
   p.job.scheme = &scheme;

@@ -82,7 +82,7 @@ TEST(InputRates, DecideTogetherWithTheCores) {
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
   const System system = System::load("local");
   const auto step = [&](int64_t devices, int64_t workers) {
-    Prediction p;
+    Request p;
     p.job = {&graph, &scheme, 32, Precision::fp32, &optimizer("momentum")};
     p.job.loading.workers = workers;
     p.job.loading.data = StoredData{1000, 2e5, 2e6, ImageFormat::jpeg, true};

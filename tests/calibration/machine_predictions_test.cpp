@@ -281,7 +281,7 @@ std::pair<double, double> collective(CollKind kind, const char* scheme, const ch
                             ? System::load("local")
                             : System::load("local-nodes", {{"network.bandwidth", rate_limit}});
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Prediction p;
+  Request p;
   p.job.graph = &graph;
   p.system = &system;
   p.job.scheme = &resolved;
@@ -289,7 +289,7 @@ std::pair<double, double> collective(CollKind kind, const char* scheme, const ch
   p.job.optimizer = &optimizer("momentum");
   p.job.input = false;
   p.profile = profile;
-  const Plan plan = make_plan(p);
+  const BoundProgram plan = make_plan(p);
   const auto& ops = plan.program->roles[0].ops;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (ops[i].kind != OpKind::collective || plan.program->collectives[ops[i].what].kind != kind) continue;

@@ -94,7 +94,7 @@ inline Report predict(const Case& c, const std::string& profile, Precision preci
                             ? System::load(machine)
                             : System::load("local-nodes", {{"network.bandwidth", c.rate_limit}});
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
-  Prediction p;
+  Request p;
   p.job.graph = &graph;
   p.system = &system;
   p.job.scheme = &scheme;

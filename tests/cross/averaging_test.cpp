@@ -136,7 +136,7 @@ TEST(Averaging, GossipIsTwoVersionsBehindInBothEngines) {
     Execution e = execution(s, scheme, "cpu", kIterations);
     e.warmup = 0;
     const ExecutionResult r = execute(e);
-    const Plan plan = make_plan(prediction(s, scheme, kIterations));
+    const BoundProgram plan = make_plan(prediction(s, scheme, kIterations));
     EvaluateOptions options;
     options.iterations = kIterations;
     const Trace trace = run_events(plan, options);
@@ -154,7 +154,7 @@ TEST(Averaging, GossipIsTwoVersionsBehindInBothEngines) {
 TEST(Averaging, GossipWaitsForNobody) {
   const ResolvedScheme gossip = resolve_scheme("gossip", {}), sync = resolve_scheme("allreduce", {});
   const auto rate = [](const ResolvedScheme& scheme, bool slow) {
-    Prediction p = prediction({scheme.name, {4, 1, 4}}, scheme, 200);
+    Request p = prediction({scheme.name, {4, 1, 4}}, scheme, 200);
     if (slow) p.disturbance->slow = {{3, 3.0}};
     return simulate(p);
   };

@@ -301,7 +301,7 @@ TEST(Compression, BytesAndTimesArePredicted) {
   const System nodes = System::load("5090-2x", {{"nodes", "4"}, {"network.bandwidth", "1Gbit/s"}});
   const auto rate = [&](const char* text) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
-    Prediction p = prediction({text, {8, 4, 2}}, scheme, 20);
+    Request p = prediction({text, {8, 4, 2}}, scheme, 20);
     p.job.graph = &vgg;
     p.system = &nodes;
     p.job.batch = 16;

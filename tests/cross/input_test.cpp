@@ -94,7 +94,7 @@ TEST_F(Pictures, AreLoadedByTheProgramThatIsPredicted) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
     Execution e = execution(files, scheme, 2);
     e.backend = &backends_registry().at("null");
-    Prediction p;
+    Request p;
     p.job = e.job;
     p.system = &system;
     p.devices = 2;

@@ -12,8 +12,8 @@
 
 #include "exec/execute.h"
 #include "sim/bind/gather.h"
+#include "sim/bound/placement.h"
 #include "sim/evaluate/events.h"
-#include "sim/plan/placement.h"
 #include "tests/cross/settings.h"
 
 namespace tandem::tests {
@@ -89,7 +89,7 @@ TEST_P(Ladder, CountsEqualTheSimulators) {
   Execution e = execution(s, scheme, "null", kIterations);
   e.warmup = 0;
   const ExecutionResult r = execute(e);
-  const Plan plan = make_plan(prediction(s, scheme, kIterations));
+  const BoundProgram plan = make_plan(prediction(s, scheme, kIterations));
   EvaluateOptions options;
   options.iterations = kIterations * plan.program->micro_batches;
   const Trace trace = run_events(plan, options);
@@ -182,7 +182,7 @@ TEST(Engines, CompileEqualPrograms) {
         Setting s{entry.name, make_cluster(system, 4)};
         if (s.cluster.nodes > 1 && kOneProcess.count(scheme.scheme->name) > 0) continue;
         Execution e = execution(s, scheme, "null", 1);
-        Prediction p = prediction(s, scheme, 1);
+        Request p = prediction(s, scheme, 1);
         p.system = &system;
         p.job.precision = e.job.precision = static_cast<Precision>(i % kPrecisions);
         p.job.input = i >= kPrecisions;

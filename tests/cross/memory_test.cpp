@@ -41,9 +41,11 @@ struct Both {
 int64_t shares_within(const Program& program, const Stages& stages) {
   const std::vector<int32_t> scattering = scattering_collectives(program);
   int64_t elements = 0;
-  for (const GatherBuffers* rooms : {&stages.gather_buffers(0).parameters, &stages.gather_buffers(0).gradients}) {
+  for (const GatherBuffers* rooms :
+       {&stages.gather_buffers(0).parameters, &stages.gather_buffers(0).gradients}) {
     for (uint32_t key = 0; key < rooms->at.size(); ++key) {
-      if (rooms->at[key] == GatherBuffers::kOwn) elements += share_of(program, stages, scattering, key, 0).elements;
+      if (rooms->at[key] == GatherBuffers::kOwn)
+        elements += share_of(program, stages, scattering, key, 0).elements;
     }
   }
   return 4 * elements;

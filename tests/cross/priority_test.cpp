@@ -27,8 +27,8 @@ const Graph& top_heavy() {
   return graph;
 }
 
-Prediction question(const ResolvedScheme& scheme, const System& system) {
-  Prediction p = prediction({scheme.name, {2, 2, 1}}, scheme, 40);
+Request question(const ResolvedScheme& scheme, const System& system) {
+  Request p = prediction({scheme.name, {2, 2, 1}}, scheme, 40);
   p.job.graph = &top_heavy();
   p.system = &system;
   p.job.batch = 512;
@@ -36,7 +36,7 @@ Prediction question(const ResolvedScheme& scheme, const System& system) {
 }
 
 /// Seconds of ops whose label begins so, of worker 0.
-double seconds(const Plan& plan, std::string_view label) {
+double seconds(const BoundProgram& plan, std::string_view label) {
   double sum = 0;
   const Role& role = plan.program->roles[0];
   for (std::size_t i = 0; i < role.ops.size(); ++i) {
@@ -50,14 +50,14 @@ double seconds(const Plan& plan, std::string_view label) {
   return sum;
 }
 
-int64_t sums(const Plan& plan, std::string_view label) {
+int64_t sums(const BoundProgram& plan, std::string_view label) {
   int64_t count = 0;
   for (const Op& op : plan.program->roles[0].ops)
     count += plan.program->labels[op.label].starts_with(label) ? 1 : 0;
   return count;
 }
 
-double iteration(const Plan& plan) {
+double iteration(const BoundProgram& plan) {
   EvaluateOptions options;
   options.iterations = 40;
   const Trace trace = run_events(plan, options);
@@ -70,7 +70,7 @@ TEST(Priority, TwoLayersTakeTheClosedForm) {
        {"allreduce:priority=on,bucket=0B,partition=8MiB", "allreduce:priority=on,bucket=0B,partition=1MiB",
         "allreduce:priority=on,bucket=0B"}) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
-    const Plan plan = make_plan(question(scheme, system));
+    const BoundProgram plan = make_plan(question(scheme, system));
     const double f1 = seconds(plan, "forward fc1"), f2 = seconds(plan, "forward fc2"),
                  b1 = seconds(plan, "backward fc1"), b2 = seconds(plan, "backward fc2"),
                  u1 = seconds(plan, "update fc1"), u2 = seconds(plan, "update fc2"),
@@ -93,7 +93,7 @@ TEST(Priority, CreditDelaysWhatIsNeededFirst) {
   const System system = System::load("5090-2x", {{"nodes", "2"}, {"network.bandwidth", "10Gbit/s"}});
   const auto place = [&](const char* text) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
-    const Plan plan = make_plan(question(scheme, system));
+    const BoundProgram plan = make_plan(question(scheme, system));
     std::vector<uint32_t> keys;
     for (const Op& op : plan.program->roles[0].ops) {
       if (op.kind == OpKind::collective) keys.push_back(op.key);
@@ -119,7 +119,7 @@ void expect_executed(const char* text, int64_t nodes, uint32_t applied) {
   ASSERT_GE(count, 6U);
   for (uint32_t k = 0; k < count; ++k) e.job.order.push_back(k);
   std::swap(e.job.order.front(), e.job.order.back());
-  Prediction p = prediction(s, scheme, 9);
+  Request p = prediction(s, scheme, 9);
   p.job.order = e.job.order;
   EXPECT_EQ(fingerprint(make_program(e)), fingerprint(compile(p.job, e.cluster)));
   for (const Backend& backend : backends()) {
@@ -175,12 +175,12 @@ TEST(Priority, OfPushesHidesTheNextForward) {
   const auto plan = [&](const std::string& more) {
     const ResolvedScheme scheme =
         resolve_scheme("parameter-server:server=nodes,shards=1,bucket=0B,partition=1MiB" + more, {});
-    Prediction p = question(scheme, system);
+    Request p = question(scheme, system);
     p.job.graph = &vgg;
     p.job.batch = 32;
     return make_plan(p);
   };
-  const Plan first = plan("");
+  const BoundProgram first = plan("");
   const double plain = iteration(first), need = iteration(plan(",priority=on")),
                whole = iteration(plan(",priority=on,pull=all"));
   const double forward = seconds(first, "forward");

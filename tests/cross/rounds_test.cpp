@@ -22,7 +22,7 @@ Sums sums(const std::string& text, const Cluster& cluster, const char* backend =
   const Setting s{text, cluster};
   Execution e = execution(s, scheme, backend, iterations);
   e.integer_gradients = true;
-  const Prediction p = prediction(s, scheme, iterations);
+  const Request p = prediction(s, scheme, iterations);
   EXPECT_EQ(fingerprint(make_program(e)), fingerprint(compile(p.job, cluster))) << text;
   const ExecutionResult r = execute(e, {false, true, true});
   if (std::string(backend) == kCpu) {

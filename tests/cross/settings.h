@@ -246,9 +246,9 @@ inline double furthest(const std::vector<float>& a, const std::vector<float>& b)
 }
 
 /// The simulator's question of a setting, on a machine of one or two nodes.
-inline Prediction prediction(const Setting& s, const ResolvedScheme& scheme, int32_t iterations) {
+inline Request prediction(const Setting& s, const ResolvedScheme& scheme, int32_t iterations) {
   static const System box = System::load("p3.8xlarge"), nodes = System::load("5090-2x", {{"nodes", "4"}});
-  Prediction p;
+  Request p;
   p.job.graph = &model();
   p.system = s.cluster.nodes > 1 ? &nodes : &box;
   p.job.scheme = &scheme;

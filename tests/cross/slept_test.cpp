@@ -59,7 +59,7 @@ Backend sleeping() {
   return b;
 }
 
-class Free : public Plan::Messages {
+class Free : public BoundProgram::Messages {
  public:
   const Transfer& message(uint32_t, uint32_t, uint32_t, uint32_t) override { return none_; }
   Time apply(uint32_t, uint32_t, uint32_t) override { return {}; }
@@ -69,7 +69,7 @@ class Free : public Plan::Messages {
 };
 
 /// The plan with the slept durations for computing, and everything else free.
-void take_durations(Plan& plan, uint32_t workers) {
+void take_durations(BoundProgram& plan, uint32_t workers) {
   const ExecutionGraph lowered(model(), kBatch);
   const Program& p = *plan.program;
   for (std::size_t r = 0; r < plan.roles.size(); ++r) {
@@ -108,10 +108,10 @@ class Slept : public testing::TestWithParam<const char*> {};
 TEST_P(Slept, NoExecutionIsFasterThanItsSchedule) {
   const ResolvedScheme scheme = resolve_scheme(GetParam(), {});
   static const System system = System::load("dgx1-v100");
-  Prediction p = prediction_of(model(), system, scheme, 3, kBatch);
+  Request p = prediction_of(model(), system, scheme, 3, kBatch);
   p.job.optimizer = &optimizer("sgd");
   p.iterations = kIterations;
-  Plan plan = make_plan(p);
+  BoundProgram plan = make_plan(p);
   take_durations(plan, 3);
   EvaluateOptions options;
   options.iterations = kIterations * plan.program->micro_batches;

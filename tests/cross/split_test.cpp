@@ -332,7 +332,7 @@ void expect_same_ops(const SplitCase& s) {
     EXPECT_EQ(t.collective_bytes + t.sent_bytes, moves ? op.bytes.n : 0) << p.labels[op.label];
   }
   static const System box = System::load("dgx1-v100"), pairs = System::load("5090-2x", {{"nodes", "4"}});
-  Prediction q;
+  Request q;
   q.job = e.job;
   q.job.input = q.job.loading.decoded = e.data != nullptr;
   q.system = s.nodes > 1 ? &pairs : &box;

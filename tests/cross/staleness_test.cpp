@@ -108,10 +108,10 @@ TEST(Simulate, MergesOverlapWithoutALock) {
   const auto run = [&](const char* text) {
     const Setting s{text, {4, 1, 4}};
     const ResolvedScheme scheme = resolve_scheme(text, {});
-    Prediction p = prediction(s, scheme, 60);
+    Request p = prediction(s, scheme, 60);
     p.job.graph = &vgg;
     p.job.batch = 1;
-    const Plan plan = make_plan(p);
+    const BoundProgram plan = make_plan(p);
     EvaluateOptions options;
     options.iterations = 60;
     const Trace trace = run_events(plan, options);

@@ -165,7 +165,7 @@ TEST(UnevenBatches, AreRefusedWhereTheyCannotBe) {
 TEST(UnevenBatches, ArePredictedAsTheyAreRun) {
   const Setting s{"allreduce", {3, 1, 3}};
   const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
-  Prediction p = prediction(s, scheme, 6);
+  Request p = prediction(s, scheme, 6);
   const double even = simulate(p).samples_per_second;
   p.job.batches = uneven(3);
   const Report r = simulate(p);

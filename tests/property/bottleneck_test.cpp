@@ -36,7 +36,7 @@ TEST_P(Bottlenecks, HaveTheLargestElasticity) {
        {"pytorch-ddp", "allreduce:overlap=off", "parameter-server:mode=async", "zero:stage=2"}) {
     for (const int64_t batch : {4, 64}) {
       const Question q = question(model, system, scheme, batch);
-      Prediction p = q.prediction(q.devices[0]);
+      Request p = q.request(q.devices[0]);
       p.check_memory = false;
       Report report = simulate(p);
       find_bottleneck(q, report);

@@ -64,7 +64,7 @@ const Report* Answers::ask_memory(const Asked& asked) {
     const ResolvedScheme scheme = resolve_scheme(asked.scheme, Place{});
     auto graph = graphs_.find(asked.model);
     if (graph == graphs_.end()) graph = graphs_.emplace(asked.model, Graph::load(asked.model)).first;
-    Prediction p =
+    Request p =
         prediction_of(graph->second, system(asked.system, asked.sets), scheme, asked.devices, asked.batch);
     p.job.optimizer = &optimizer(asked.optimizer);
     p.job.input = asked.input;

@@ -19,7 +19,7 @@ namespace {
 
 Report predict(const Graph& graph, const System& system, const std::string& scheme, int64_t devices) {
   const ResolvedScheme resolved = resolve_scheme(scheme, Place{});
-  Prediction p = prediction_of(graph, system, resolved, devices, 8);
+  Request p = prediction_of(graph, system, resolved, devices, 8);
   p.job.input = true;
   p.disturbance = Disturbance{};
   p.check_memory = false;

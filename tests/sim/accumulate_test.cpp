@@ -11,7 +11,7 @@ Report predicted(const std::string& scheme, int64_t devices, std::optional<Ancho
   static const Graph graph = Graph::load("vgg16");
   static const System system = System::load("p3.8xlarge");
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Prediction p = prediction_of(graph, system, resolved, devices, 16);
+  Request p = prediction_of(graph, system, resolved, devices, 16);
   p.disturbance = Disturbance{};
   p.anchor = anchor;
   return simulate(p);

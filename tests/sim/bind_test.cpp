@@ -20,7 +20,7 @@ double step(const char* model, const char* scheme, int64_t devices, Precision pr
   const System system = System::load("2080ti-pcie-8x");
   ResolvedScheme resolved = resolve_scheme(scheme, {});
   change(resolved);
-  Prediction p = prediction_of(graph, system, resolved, devices, 8);
+  Request p = prediction_of(graph, system, resolved, devices, 8);
   p.job.precision = precision;
   p.check_memory = false;
   return static_cast<double>(p.job.batch * devices) / simulate(p).samples_per_second;
@@ -72,7 +72,7 @@ TEST(Overheads, WithoutAnOptimizerAStepIsForwardBackwardAndCommunication) {
   const System system = System::load("2080ti-pcie-8x");
   const auto report = [&](const char* scheme, int64_t devices, const char* rule) {
     const ResolvedScheme resolved = resolve_scheme(scheme, {});
-    Prediction p = prediction_of(graph, system, resolved, devices, 8);
+    Request p = prediction_of(graph, system, resolved, devices, 8);
     p.job.optimizer = &optimizer(rule);
     p.check_memory = false;
     return simulate(p);
@@ -191,7 +191,7 @@ std::map<std::string, double> sources(int64_t devices, const char* scheme) {
   const Graph graph = Graph::load("bert-large");
   const System machine = System::load("v100-mesh-1ib");
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Prediction p = prediction_of(graph, machine, resolved, devices, 2);
+  Request p = prediction_of(graph, machine, resolved, devices, 2);
   p.job.optimizer = &optimizer("adam");
   std::map<std::string, double> out;
   for (const ErrorSource& e : simulate(p).errors) out[e.source] = e.sigma;
@@ -203,7 +203,7 @@ std::pair<Report, bool> on_staged_cards(int64_t devices, const char* reach = "no
   const Graph graph = Graph::load("vgg16");
   const System machine = System::load("3090-pcie", {{"peer_access.reach", reach}});
   const ResolvedScheme resolved = resolve_scheme("allreduce", {});
-  Prediction p = prediction_of(graph, machine, resolved, devices);
+  Request p = prediction_of(graph, machine, resolved, devices);
   const bool differ = host_spread(p) > 0;
   p.measured = std::make_shared<MeasuredCollectives>();
   EXPECT_EQ(host_spread(p), 0);  // what was measured is known
@@ -232,7 +232,7 @@ Report over_tcp(const char* bandwidth, int64_t batch) {
   const Graph graph = Graph::load("resnet50");
   const System machine = System::load("p3.16xlarge", {{"nodes", "2"}, {"network.bandwidth", bandwidth}});
   const ResolvedScheme resolved = resolve_scheme("horovod", {});
-  Prediction p = prediction_of(graph, machine, resolved, 16, batch);
+  Request p = prediction_of(graph, machine, resolved, 16, batch);
   p.check_memory = false;
   return simulate(p);
 }
@@ -268,14 +268,14 @@ TEST(Interval, TransfersAsLongAsPricedGiveTheRate) {
   const System machine = System::load("p3.16xlarge", {{"nodes", "2"}});
   for (const char* scheme : {"allreduce", "parameter-server", "parameter-server:mode=async", "gossip"}) {
     const ResolvedScheme resolved = resolve_scheme(scheme, {});
-    const Prediction p = prediction_of(graph, machine, resolved, 16);
+    const Request p = prediction_of(graph, machine, resolved, 16);
     const Simulation simulation(p);
     const Simulated run = simulation.run(p.devices, 1);
     EXPECT_EQ(simulation.rate_if(run, 0), run.rate) << scheme;
     EXPECT_LT(simulation.rate_if(run, 4), 0.9 * run.rate) << scheme;
   }
   const ResolvedScheme resolved = resolve_scheme("allreduce", {});
-  Prediction p = prediction_of(graph, machine, resolved, 4);
+  Request p = prediction_of(graph, machine, resolved, 4);
   p.beside = {{p.job, 4}};
   const Simulation simulation(p);
   const Simulated run = simulation.run(p.devices, 1, true);
@@ -290,7 +290,7 @@ TEST(Interval, TransfersAsLongAsPricedGiveTheRateOfSplitModels) {
                              "hybrid:data=2,pipeline=2,tensor=4,microbatches=4,schedule=interleaved,chunks=2",
                              "hybrid:data=8,pipeline=2,microbatches=64"}) {
     const ResolvedScheme resolved = resolve_scheme(scheme, {});
-    Prediction p = prediction_of(graph, machine, resolved, 16, 4);
+    Request p = prediction_of(graph, machine, resolved, 16, 4);
     p.own_executions = 2'000;
     const Simulation simulation(p);
     const Simulated run = simulation.run(p.devices, 1);
@@ -316,7 +316,7 @@ double rate(const char* system, const char* model, int64_t batch, const char* sc
   const Graph graph = Graph::load(model);
   const System machine = System::load(system);
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Prediction p = prediction_of(graph, machine, resolved, devices, batch);
+  Request p = prediction_of(graph, machine, resolved, devices, batch);
   p.job.precision = Precision::fp16;
   p.check_memory = false;
   return simulate(p).samples_per_second;

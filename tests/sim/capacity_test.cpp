@@ -15,13 +15,13 @@ using testing::Not;
 
 class Capacity : public testing::Test {
  protected:
-  Prediction ask(const ResolvedScheme& scheme, int64_t batch) const {
-    Prediction p = prediction_of(graph_, system_, scheme, 1, batch);
+  Request ask(const ResolvedScheme& scheme, int64_t batch) const {
+    Request p = prediction_of(graph_, system_, scheme, 1, batch);
     p.job.optimizer = &optimizer("adamw");
     return p;
   }
   std::string advice(const ResolvedScheme& scheme, bool recompute) const {
-    Prediction p = ask(scheme, 4);
+    Request p = ask(scheme, 4);
     p.job.recompute = {.blocks = recompute};
     return sim::fit_advice(p);
   }
@@ -33,7 +33,7 @@ class Capacity : public testing::Test {
 
 TEST_F(Capacity, TheFewestDevicesHoldTheModelAndOneLessDoesNot) {
   for (const int64_t batch : {1, 2}) {
-    const Prediction p = ask(sharded_, batch);
+    const Request p = ask(sharded_, batch);
     const int64_t fewest = sim::fewest_devices(p);
     ASSERT_GT(fewest, 2) << batch;
     EXPECT_TRUE(sim::memory_on(p, fewest).fits()) << batch;
@@ -55,7 +55,7 @@ TEST_F(Capacity, AdviceNamesWhatHelpsAndNothingElse) {
 /// Nothing that may be changed of the question holds it, but there is always something to do.
 TEST_F(Capacity, AdviceIsNeverEmpty) {
   const Graph large = Graph::load("llama3-405b:sequence=512");
-  Prediction p = ask(sharded_, 1);
+  Request p = ask(sharded_, 1);
   p.job.graph = &large;
   p.devices = 2;
   p.job.recompute = {.blocks = true};
@@ -70,7 +70,7 @@ TEST_F(Capacity, AdviceIsNeverEmpty) {
 
 TEST_F(Capacity, OffloadIsAdvisedWhereTooFewDevicesHoldTheModelWithoutIt) {
   EXPECT_THAT(advice(whole_, false), HasSubstr("--offload optimizer+gradients"));
-  Prediction p = ask(whole_, 4);
+  Request p = ask(whole_, 4);
   p.job.recompute = {.blocks = true};
   EXPECT_FALSE(sim::memory_on(p, 1).fits());
   p.job.offload = {.optimizer = true, .gradients = true};
@@ -81,7 +81,7 @@ TEST_F(Capacity, OffloadIsAdvisedWhereTooFewDevicesHoldTheModelWithoutIt) {
 }
 
 TEST_F(Capacity, SpeedUpsCountFromTheFewestDevices) {
-  Prediction p = ask(sharded_, 1);
+  Request p = ask(sharded_, 1);
   const int64_t fewest = sim::fewest_devices(p);
   p.devices = 8;
   ASSERT_LT(fewest, p.devices);
@@ -99,7 +99,7 @@ TEST_F(Capacity, SpeedUpsCountFromWholeNodes) {
   const System system = System::load("dgx-h100", {{"nodes", "3"}});
   const Graph graph = Graph::load("llama2-70b:layers=52,sequence=2048");
   const ResolvedScheme scheme = resolve_scheme("fsdp", {});
-  Prediction p;
+  Request p;
   p.system = &system;
   p.devices = 24;
   p.job.graph = &graph;

@@ -14,13 +14,13 @@ using sim::find_contention;
 using testing::HasSubstr;
 
 /// Workers that copy in and out on one lane, and a plan that gives each of them transfers of its own.
-Plan copies(int32_t workers, const std::vector<std::vector<Transfer>>& of_worker,
-            std::vector<double> capacity) {
+BoundProgram copies(int32_t workers, const std::vector<std::vector<Transfer>>& of_worker,
+                    std::vector<double> capacity) {
   Builder b;
   RoleBuilder w = b.role("worker", Mesh{{{"data", workers}}});
   for (std::size_t o = 0; o < of_worker[0].size(); ++o)
     w.copy(CopyKind::host_to_device, Bytes{1000}, "copy " + std::to_string(o));
-  Plan plan;
+  BoundProgram plan;
   RoleCosts costs;
   for (const auto& transfers : of_worker) {
     costs.duration.emplace_back(transfers.size());
@@ -82,7 +82,7 @@ TEST(Contention, RolesAndLanesAddUp) {
   w.copy(CopyKind::host_to_device, Bytes{1000}, "in");
   w.collective(CollKind::all_reduce, 1, Bytes{1000}, "ring", "sum");
   w.collective(CollKind::all_reduce, 3, Bytes{1000}, "ring", "all");
-  Plan plan;
+  BoundProgram plan;
   plan.program = std::make_shared<Program>(b.finish());
   plan.roles = {{{}, {std::vector<Time>(3)}, {{0, 1, 2}}}};
   plan.transfers = {over({{0, 1}}, 1), over({{0, 1}}, 6), over({{0, 1}}, 8)};

@@ -85,7 +85,7 @@ TEST(CoreTurns, LoseNothing) {
 /// same. Steps that all take equally long end together, and whoever finds the server busy lets another go on:
 /// then they share almost evenly whatever the turns.
 TEST(CoreTurns, ShapeStaleness) {
-  Plan plan = parameter_server({.workers = 4});
+  BoundProgram plan = parameter_server({.workers = 4});
   const Time step = plan.roles[0].duration[0][0];
   const auto run = [&](double turn, double sigma) {
     plan.disturbance.iteration_sigma = sigma;

@@ -44,7 +44,7 @@ Trace overlap(uint16_t lag, uint16_t every, int32_t iterations) {
       update.after_last(reduced, lag);
     }
   }
-  Plan plan;
+  BoundProgram plan;
   plan.transfers = {{Time{9 * kMs}, 0, 0, {}}, {Time{3 * kMs}, 0, 0, {}}};
   plan.roles = {{{},
                  {{Time{12 * kMs}, Time{12 * kMs}, Time{12 * kMs}, Time{}, Time{}, Time{kMs}}},
@@ -65,12 +65,12 @@ TEST(Events, OverlapOracles) {
 }
 
 /// Two compute ops of 1 and 6 ms, which the host issues in 4 ms and `second`.
-Plan issued(int64_t second, bool runs_ahead) {
+BoundProgram issued(int64_t second, bool runs_ahead) {
   auto program = std::make_shared<Program>();
   program->labels = {"op"};
   program->tasks.emplace_back();
   program->roles.push_back({"worker", {{{"device", 2}}}, Site::accelerators, -1, {Op{}, Op{}}});
-  Plan plan;
+  BoundProgram plan;
   plan.program = program;
   RoleCosts costs;
   costs.duration = {{Time{kMs}, Time{6 * kMs}}};
@@ -102,7 +102,7 @@ TEST(Events, AStepTakesAsLongAsTheSlowerOfHostAndDevice) {
 TEST(Events, AHostThatReadsAResultIssuesWhatFollowsBehindIt) {
   for (const auto& run : {run_events, run_sweep, evaluate}) {
     // The first op is issued in 4 ms and read; 7 ms later the second is, which has long been waiting.
-    Plan plan = issued(7, true);
+    BoundProgram plan = issued(7, true);
     plan.roles[0].awaited = {true, false};
     const Trace read = run(plan, {.iterations = 8});
     EXPECT_EQ(read.makespan, Time{8 * 11 * kMs});
@@ -129,7 +129,7 @@ TEST(Events, LatencyFollowsThePayloadAndFreesTheLane) {
 TEST(Events, PushesOfSeveralWorkersShareTheServersLink) {
   ServerSetting s{.workers = 4};
   s.message = {Time{}, 1000, 0, {{0, 1}}};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.capacity = {1e9};
   const Trace t = run_events(plan, {.iterations = 1});
   // All push at 1 us, each at a quarter: 4 us; then all replies at once: 4 us more.
@@ -140,7 +140,7 @@ TEST(Events, PushesOfSeveralWorkersShareTheServersLink) {
 TEST(Events, AsynchronousStalenessIsWorkersMinusOne) {
   for (const int32_t workers : {1, 4, 16, 64}) {
     ServerSetting s{.workers = workers};
-    Plan plan = parameter_server(s);
+    BoundProgram plan = parameter_server(s);
     plan.disturbance.compute_sigma = 0.2;
     const int32_t iterations = 200;
     const Trace t = run_events(plan, {.iterations = iterations});
@@ -157,7 +157,7 @@ TEST(Events, SynchronousStalenessIsZeroAndVersionsAreRounds) {
   s.store.quorum = 8;
   s.apply = Time{1000};
   s.message = {Time{2000}, 100, 1e9, {}};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.disturbance.compute_sigma = 0.5;
   const Trace t = run_events(plan, {.iterations = 20});
   EXPECT_EQ(t.staleness.max(), 0);
@@ -168,7 +168,7 @@ TEST(Events, StaleSynchronousClocksStayWithinSlack) {
   for (const int32_t slack : {0, 1, 3}) {
     ServerSetting s{.workers = 6, .gate = true};
     s.store = {.batch = 1, .quorum = 6, .slack = slack};
-    Plan plan = parameter_server(s);
+    BoundProgram plan = parameter_server(s);
     plan.disturbance.compute_sigma = 0.3;
     plan.disturbance.slow = {{2, 3.0}};
     const Trace t = run_events(plan, {.iterations = 45, .kept_iterations = 100});
@@ -197,7 +197,7 @@ TEST(Events, SoftSynchronousStalenessIsAboutN) {
   for (const int32_t n : {1, 2, 4, 10}) {
     ServerSetting s{.workers = 40};
     s.store.batch = 40 / n;
-    Plan plan = parameter_server(s);
+    BoundProgram plan = parameter_server(s);
     plan.disturbance.compute_sigma = 0.2;
     const Trace t = run_events(plan, {.iterations = 200});
     EXPECT_NEAR(t.staleness.mean(), n, 0.1 * n + 0.1) << n;
@@ -207,7 +207,7 @@ TEST(Events, SoftSynchronousStalenessIsAboutN) {
 TEST(Events, BackupWorkersDropLateGradients) {
   ServerSetting s{.workers = 10, .gate = true};
   s.store = {.batch = 8, .quorum = 8, .slack = 0, .drop_late = true};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.disturbance.compute_sigma = 0.3;
   const Trace t = run_events(plan, {.iterations = 50});
   EXPECT_EQ(t.staleness.max(), 0);
@@ -228,7 +228,7 @@ TEST(Events, ASaturatedServerSetsTheRate) {
 TEST(Events, LittlesLawHoldsForGradientsOnTheWay) {
   ServerSetting s{.workers = 16, .apply = Time{30'000}};
   s.message = {Time{200'000}, 100, 1e9, {}};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.disturbance.compute_sigma = 0.4;
   const int32_t iterations = 300;
   const Trace t =
@@ -267,7 +267,7 @@ TEST(Events, AnswersAreCopiedOneAfterAnotherBeforeAnythingIsMerged) {
 TEST(Events, WhoWaitsAtAGateIsAnsweredInTheOrderOfPushes) {
   ServerSetting s{.workers = 4, .gate = true, .compute = Time{20}, .apply = Time{5}, .snapshot = Time{1}};
   s.store = {.batch = 4, .quorum = 4};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.disturbance.slow = {{3, 2}};
   const Trace t = run_events(plan, {.iterations = 2, .kept_iterations = 2, .kept_instances = 4});
   Time ends[2][4];
@@ -283,7 +283,7 @@ TEST(Events, ReplyIsStampedAtItsStart) {
   // Worker 1's gradient is merged while the reply to worker 0 is under way: the stamp does not see it.
   ServerSetting s{.workers = 2, .compute = Time{10'000}};
   s.message = {Time{}, 1, 1e6, {}};  // 1 us on the way
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.disturbance.slow = {{1, 1.5}};
   const Trace t = run_events(plan, {.iterations = 2});
   // Merges: w0 (0 on 0), w1 (1 on 0), w0 (its reply left before w1's merge: 2 on 1), w1 (3 on 2).
@@ -294,7 +294,7 @@ TEST(Events, ReplyIsStampedAtItsStart) {
 TEST(Events, RunsAreReproducibleAndSeedsMatter) {
   ServerSetting s{.workers = 12, .shards = 2, .keys = 3};
   s.message = {Time{1000}, 100, 0, {{0, 1}}};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.capacity = {1e9};
   plan.disturbance.compute_sigma = 0.1;
   plan.disturbance.network_sigma = 0.1;
@@ -312,7 +312,7 @@ TEST(Events, ADeadlockIsNamed) {
   const uint32_t gossip = b.channel(w, w, Address::sampled_peer, {Bytes{8}});
   w.send(gossip, 0, Bytes{8}, "push");
   w.recv(gossip, 0, "pull");
-  Plan plan;
+  BoundProgram plan;
   plan.program = std::make_shared<Program>(b.finish());
   plan.roles = {{{}, {{Time{}}}, {{-1}}}, {{}, {{Time{}, Time{}}}, {{-1, -1}}}};
   plan.messages = std::make_shared<workloads::UniformMessages>(Transfer{}, Time{});
@@ -333,7 +333,7 @@ TEST(Events, TimesBeyondTheRangeAreRefused) {
 }
 
 TEST(Factors, AreLognormalWithMeanOne) {
-  Plan plan;
+  BoundProgram plan;
   plan.disturbance.compute_sigma = 0.5;
   plan.disturbance.network_sigma = 0.3;
   double compute = 0, squares = 0, network = 0;

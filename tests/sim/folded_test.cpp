@@ -20,7 +20,7 @@ class DrawnPlan {
   DrawnPlan(std::shared_ptr<const Program> program, uint64_t seed, Host host)
       : program_(std::move(program)), seed_(seed), host_(host) {}
 
-  Plan make() {
+  BoundProgram make() {
     plan_.program = program_;
     for (const Role& role : program_->roles) plan_.roles.push_back(costs(role));
     return plan_;
@@ -68,7 +68,7 @@ class DrawnPlan {
   std::shared_ptr<const Program> program_;
   uint64_t seed_;
   Host host_;
-  Plan plan_;
+  BoundProgram plan_;
   std::map<std::tuple<int, uint32_t, int64_t>, int32_t> known_;
 };
 
@@ -113,7 +113,7 @@ TEST(Folded, RepeatedCallsGiveWhatTheirOpsGive) {
       for (const double noise : {0.0, 0.02}) {
         SCOPED_TRACE(fmt::format("{}, host {}, noise {}", text, static_cast<int>(host), noise));
         ++seed;
-        Plan plan = DrawnPlan(compiled(text, devices, seed % 2 == 0), seed, host).make();
+        BoundProgram plan = DrawnPlan(compiled(text, devices, seed % 2 == 0), seed, host).make();
         plan.seed = seed;
         plan.disturbance.iteration_sigma = noise;
         EvaluateOptions options{.iterations = 4, .kept_iterations = 0, .fingerprint = true};
@@ -131,7 +131,7 @@ TEST(Folded, EqualsTheSweepOverAllRows) {
   for (const auto& [text, devices] : kSplits) {
     for (const Host host : {Host::free, Host::slow, Host::awaiting}) {
       SCOPED_TRACE(fmt::format("{}, host {}", text, static_cast<int>(host)));
-      const Plan plan = DrawnPlan(compiled(text, devices, true), ++seed, host).make();
+      const BoundProgram plan = DrawnPlan(compiled(text, devices, true), ++seed, host).make();
       ASSERT_EQ(what_differs(plan), "");
       EvaluateOptions options{.iterations = 3, .kept_iterations = 1, .kept_instances = 1};
       const Trace rows = run_sweep(plan, options), one = run_folded(plan, options);
@@ -147,7 +147,7 @@ TEST(Folded, EqualsTheSweepOverAllRows) {
 // A call whose work takes longer than that of its fellows is no repetition of theirs.
 TEST(Folded, CallsThatCostMoreAreTheirOwn) {
   const auto program = compiled("pipeline:microbatches=12", 2, false);
-  Plan plan = DrawnPlan(program, 7, Host::free).make();
+  BoundProgram plan = DrawnPlan(program, 7, Host::free).make();
   EvaluateOptions options{.iterations = 2, .kept_iterations = 0, .fingerprint = false};
   const Time before = run_folded(plan, options).makespan;
   const OpList& ops = program->roles[1].ops;

@@ -11,10 +11,10 @@ namespace {
 
 /// One worker of two whose gradients get ready at the given milliseconds and are reduced one by one: each
 /// takes `start_up` and a millisecond per thousand bytes.
-Plan plan(const std::vector<int>& ready, const std::vector<int64_t>& bytes, double start_up) {
+BoundProgram plan(const std::vector<int>& ready, const std::vector<int64_t>& bytes, double start_up) {
   Builder b;
   RoleBuilder w = b.role("worker", {{{"device", 2}}});
-  Plan out;
+  BoundProgram out;
   RoleCosts costs;
   costs.duration.emplace_back();
   costs.transfer.emplace_back();
@@ -48,7 +48,7 @@ TEST(Gather, ACycleTakesWhatGotReadySinceTheLast) {
   Overheads o;
   o.cycle = Time::from_seconds(5e-3);
   // The last look is at 22.5 ms, so the others are at 2.5, 7.5, 12.5 and 17.5.
-  const Plan p = plan({1, 3, 7, 8, 16, 20}, {400, 400, 400, 400, 400, 400}, 0);
+  const BoundProgram p = plan({1, 3, 7, 8, 16, 20}, {400, 400, 400, 400, 400, 400}, 0);
   EXPECT_EQ(gather(p, o, {1 << 20}), (Elements{100, 200, 100, 100, 100}));
   EXPECT_EQ(gather(p, o, {400}), (Elements{100, 100, 100, 100, 100, 100}));
   o.cycle = Time::from_seconds(1);
@@ -61,7 +61,7 @@ TEST(Gather, MergesWhatCannotStartOrWouldSaveLessThanAStartUp) {
   // The first takes 2 + 4 ms from 1 on: the second is ready at 2, within a start-up, and joins it. Both take
   // 2 + 8 ms from 2 on: the third, ready at 9, would make them wait for 7 and goes alone, from 12 on; the
   // fourth is ready before that.
-  const Plan p = plan({1, 2, 9, 11}, {4000, 4000, 4000, 4000}, 2e-3);
+  const BoundProgram p = plan({1, 2, 9, 11}, {4000, 4000, 4000, 4000}, 2e-3);
   EXPECT_EQ(gather(p, o, {1 << 20}), (Elements{2000, 2000}));
   // Start-ups that cost nothing leave only what could not start anyway.
   EXPECT_EQ(gather(plan({1, 2, 9, 11}, {4000, 4000, 4000, 4000}, 0), o, {1 << 20}),
@@ -73,7 +73,7 @@ Report predicted(const std::string& scheme, const std::function<void(Overheads&)
   static const System system = System::load("hkbu-rdma");
   ResolvedScheme resolved = resolve_scheme(scheme, {});
   change(resolved.overheads);
-  Prediction p = prediction_of(graph, system, resolved, 8);
+  Request p = prediction_of(graph, system, resolved, 8);
   p.disturbance = Disturbance{};
   return simulate(p);
 }

@@ -40,7 +40,7 @@ std::string predicted(const Machine& machine, const System& system, const Model&
   std::string line = key;
   try {
     const ResolvedScheme resolved = resolve_scheme(scheme, {});
-    Prediction p = prediction_of(graph, system, resolved, machine.devices, model.batch);
+    Request p = prediction_of(graph, system, resolved, machine.devices, model.batch);
     p.job.optimizer = &optimizer(model.optimizer);
     p.job.input = true;
     p.job.precision = model.precision;

@@ -20,8 +20,8 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 
 class HostMemoryOf : public testing::Test {
  protected:
-  Prediction ask(const Graph& graph, const System& system, const ResolvedScheme& scheme, int64_t devices) {
-    Prediction p = prediction_of(graph, system, scheme, devices, 1);
+  Request ask(const Graph& graph, const System& system, const ResolvedScheme& scheme, int64_t devices) {
+    Request p = prediction_of(graph, system, scheme, devices, 1);
     p.job.precision = Precision::bf16;
     p.job.optimizer = &optimizer("adamw");
     p.job.recompute = {.blocks = true};
@@ -36,7 +36,7 @@ class HostMemoryOf : public testing::Test {
 TEST_F(HostMemoryOf, ANodeSumsWhatItsDevicesOffload) {
   const Graph graph = Graph::load("llama3-70b:sequence=1024");
   const System system = System::load("workstation-2x", {{"device", "rtx-4090"}});
-  const Prediction p = ask(graph, system, zero_, 2);
+  const Request p = ask(graph, system, zero_, 2);
   const MemoryUse m = sim::memory_on(p, 2);
   EXPECT_NEAR(static_cast<double>(m.node.needed.n), 16.0 * 70553706496 + 4.0 * kGiB, 1e7);
   EXPECT_EQ(m.node.capacity.n, 128 * kGiB);
@@ -90,13 +90,13 @@ TEST_F(HostMemoryOf, UnknownIsSaid) {
   "peer_access": {"reach": "none", "staged_cap": "8GB/s", "staged_latency": "1us", "source": "none"},
   "communication": {"library": "nccl"}})",
                                     "plain.json"));
-  const Prediction p = ask(graph, system, zero_, 1);
+  const Request p = ask(graph, system, zero_, 1);
   const Report r = simulate(p);
   EXPECT_TRUE(r.fits);
   EXPECT_EQ(r.memory.node.capacity.n, 0);
   EXPECT_THAT(r.notes, Contains(HasSubstr("is unknown")));
   EXPECT_THAT(reports_to_json({r}, true), HasSubstr("\"capacity\": null"));
-  Prediction nothing = p;
+  Request nothing = p;
   nothing.job.offload = {};
   EXPECT_THAT(simulate(nothing).notes, Not(Contains(HasSubstr("is unknown"))));
 }
@@ -150,7 +150,7 @@ TEST(MayFit, ARowIsPredicted) {
   const Graph graph = Graph::load("gpt2");
   const System system = System::load("workstation-2x", {{"device", "rtx-4090"}});
   const ResolvedScheme scheme = resolve_scheme("pytorch-ddp", Place{});
-  Prediction p = prediction_of(graph, system, scheme, 1, 8);
+  Request p = prediction_of(graph, system, scheme, 1, 8);
   p.job.optimizer = &optimizer("adamw");
   while (sim::memory_on(p, 1).fits()) ++p.job.batch;
   const MemoryUse m = sim::memory_on(p, 1);

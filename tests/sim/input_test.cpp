@@ -11,7 +11,7 @@ namespace {
 double rate(const System& system, int64_t devices, int64_t batch) {
   static const Graph graph = Graph::load("alexnet");  // 4.2 ms to decode, 110 KB stored, 588 KiB decoded
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
-  Prediction p = prediction_of(graph, system, scheme, devices, batch);
+  Request p = prediction_of(graph, system, scheme, devices, batch);
   p.job.input = true;
   p.check_memory = false;
   p.disturbance = Disturbance{};
@@ -47,7 +47,7 @@ double loaded(const System::Sets& sets, Loading loading, int64_t devices = 1, co
   static const Graph graph = Graph::load("alexnet");
   const System system = System::load(on, sets);
   const ResolvedScheme scheme = resolve_scheme(with, {});
-  Prediction p = prediction_of(graph, system, scheme, devices, 16);
+  Request p = prediction_of(graph, system, scheme, devices, 16);
   p.job.input = true;
   if (!loading.data) loading.data = StoredData{10'000, 100e3, 0, ImageFormat::jpeg, true};  // not encoded
   p.job.loading = loading;

@@ -12,7 +12,7 @@ Report predict(const char* system, const char* scheme, int64_t devices, bool inp
   const Graph graph = Graph::load("resnet50");
   const System machine = System::load(system, {{"nodes", "40"}});
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Prediction p = prediction_of(graph, machine, resolved, devices);
+  Request p = prediction_of(graph, machine, resolved, devices);
   p.job.input = input;
   p.iterations = 6;
   return simulate(p);

@@ -23,7 +23,7 @@ TEST(LinkUses, GroupsWhatStandsAtOnePlace) {
 }
 
 TEST(LinkUses, CountsEveryLinkAndByte) {
-  Plan plan;
+  BoundProgram plan;
   Trace trace;
   trace.makespan = Time{1'000'000'000'000};
   for (int node = 0; node < 300; ++node) {
@@ -60,7 +60,7 @@ TEST(LinkUses, CountsEveryLinkAndByte) {
 }
 
 TEST(LinkUses, AreBusyByTheirCapacityAndNeverMoreThanAlways) {
-  Plan plan;
+  BoundProgram plan;
   plan.capacity = {1000, 10, 100};
   Trace trace;
   trace.makespan = Time{2'000'000'000'000};

@@ -14,9 +14,9 @@ namespace {
 
 class Networks : public testing::Test {
  protected:
-  Prediction ask(const Graph& graph, int64_t devices, int64_t batch,
-                 std::vector<sim::NetworkThen> then = {}) const {
-    Prediction p = prediction_of(graph, system_, scheme_, devices, batch);
+  Request ask(const Graph& graph, int64_t devices, int64_t batch,
+              std::vector<sim::NetworkThen> then = {}) const {
+    Request p = prediction_of(graph, system_, scheme_, devices, batch);
     p.disturbance = Disturbance{};
     p.then = std::move(then);
     return p;
@@ -31,7 +31,7 @@ class Networks : public testing::Test {
 
 TEST_F(Networks, TimesOfASampleAddUp) {
   for (const int64_t devices : {1, 4}) {
-    const Prediction p = ask(first_, devices, 32, {{&second_, 4, 16}, {&first_, 0.5, 32}});
+    const Request p = ask(first_, devices, 32, {{&second_, 4, 16}, {&first_, 0.5, 32}});
     const Report r = simulate(p);
     const double seconds = 1.5 / rate(first_, devices, 32) + 4 / rate(second_, devices, 16);
     EXPECT_NEAR(r.samples_per_second * seconds, 1, 1e-9) << devices;
@@ -57,7 +57,7 @@ TEST_F(Networks, OneTwiceIsHalfAsFastAndAsUncertain) {
 }
 
 TEST_F(Networks, StatesOfAllAndActivationsOfOneStay) {
-  const Prediction p = ask(first_, 4, 32, {{&second_, 1, 64}});
+  const Request p = ask(first_, 4, 32, {{&second_, 1, 64}});
   const MemoryUse a = sim::memory_on(ask(first_, 4, 32), 4), b = sim::memory_on(ask(second_, 4, 64), 4);
   const MemoryUse both = sim::memory_on(p, 4);
   EXPECT_EQ(both.parameters.n, a.parameters.n + b.parameters.n);
@@ -70,7 +70,7 @@ TEST_F(Networks, StatesOfAllAndActivationsOfOneStay) {
 
 TEST_F(Networks, ThatDoNotFitTogetherAreNotSimulated) {
   const Graph large = Graph::load("gpt2-medium");
-  Prediction alone = ask(large, 2, 1);
+  Request alone = ask(large, 2, 1);
   alone.job.optimizer = &optimizer("adam");
   EXPECT_TRUE(simulate(alone).fits);
   alone.then = {{&large, 1, 1}, {&large, 1, 1}};
@@ -82,7 +82,7 @@ TEST_F(Networks, ThatDoNotFitTogetherAreNotSimulated) {
 
 TEST_F(Networks, RefuseWhatHasNoMeaning) {
   const ResolvedScheme async = resolve_scheme("parameter-server:mode=async", Place{});
-  Prediction p = ask(first_, 4, 32, {{&second_, 1, 32}});
+  Request p = ask(first_, 4, 32, {{&second_, 1, 32}});
   p.job.scheme = &async;
   EXPECT_THROW(simulate(p), InputError);
   p.job.scheme = &scheme_;

@@ -8,11 +8,11 @@
 #include "models/optimizer.h"
 #include "schemes/uneven_batches.h"
 #include "sim/batch_split.h"
+#include "sim/bound/placement.h"
 #include "sim/capacity.h"
 #include "sim/evaluate/evaluate.h"
 #include "sim/evaluate/events.h"
 #include "sim/evaluate/sweep.h"
-#include "sim/plan/placement.h"
 #include "sim/simulate.h"
 #include "sim/simulation.h"
 #include "tests/sim/prediction.h"
@@ -46,7 +46,7 @@ System same_twice() {
   return System::from_json(document);
 }
 
-double calm_rate(Prediction p) {
+double calm_rate(Request p) {
   p.disturbance = Disturbance{};
   return throughput(p);
 }
@@ -60,7 +60,7 @@ TEST(NodeKinds, DescribedAlikeTheyChangeNothing) {
     const ResolvedScheme resolved = resolve_scheme(scheme, {});
     for (const double sigma : {0.0, 0.02}) {
       const auto report = [&](const System& system) {
-        Prediction p = prediction_of(graph, system, resolved, 24);
+        Request p = prediction_of(graph, system, resolved, 24);
         p.job.input = true;
         p.timeline = false;
         p.iterations = 6;
@@ -115,7 +115,7 @@ TEST(NodeKinds, FastWorkersOfAnAsynchronousServerDoMore) {
   ASSERT_EQ(two.accelerator_count(), 2);
   const System v100 = System::load("v100-pcie-8x"), p100 = System::load("p100-pcie-8x");
   const ResolvedScheme plain = resolve_scheme("allreduce", {});
-  Prediction p = prediction_of(graph, two, scheme, 2);
+  Request p = prediction_of(graph, two, scheme, 2);
   p.iterations = 400;
   const Report r = simulate(p);
   ASSERT_EQ(r.staleness_by_worker.size(), 2U);
@@ -135,7 +135,7 @@ TEST(NodeKinds, TheSmallestMemoryDecides) {
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
   const System both = mixed({{"node_kinds.p100.devices.gpu[0-7].model", "k80"}}),
                big = System::load("v100-pcie-8x", {{"nodes", "2"}});
-  Prediction p = prediction_of(graph, both, scheme, 16, 150);
+  Request p = prediction_of(graph, both, scheme, 16, 150);
   const Report refused = simulate(p);
   EXPECT_FALSE(refused.fits);
   EXPECT_EQ(refused.memory.capacity.n, both.device(both.accelerator(8)).usable.n);
@@ -177,7 +177,7 @@ TEST(BatchSplit, BySpeedComesNearTheSumOfSpeeds) {
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
   const System both = mixed({{"place", "0"}, {"network.bandwidth", "800Gbit/s"}});
   const System v100 = System::load("v100-pcie-8x"), p100 = System::load("p100-pcie-8x");
-  Prediction p = prediction_of(graph, both, scheme, 2, 64);
+  Request p = prediction_of(graph, both, scheme, 2, 64);
   const double even = calm_rate(p);
   p.split = BatchSplit::speed;
   const double speed = calm_rate(p);
@@ -199,7 +199,7 @@ TEST(BatchSplit, OfEqualDevicesIsEven) {
   const Graph graph = Graph::load("resnet50");
   const ResolvedScheme scheme = resolve_scheme("pytorch-ddp", {});
   const System system = System::load("v100-pcie-8x");
-  Prediction p = prediction_of(graph, system, scheme, 8);
+  Request p = prediction_of(graph, system, scheme, 8);
   const double even = throughput(p);
   p.split = BatchSplit::speed;
   EXPECT_DOUBLE_EQ(throughput(p), even);
@@ -217,7 +217,7 @@ TEST(BatchSplit, WhatNeedsEqualBatchesIsRefused) {
   for (const auto& [name, words] : {std::pair{"parameter-server:mode=async", "do not wait for each other"},
                                     {"hybrid:pipeline=2,microbatches=4", "divides the model over devices"}}) {
     const ResolvedScheme scheme = resolve_scheme(name, {});
-    Prediction p = prediction_of(graph, both, scheme, 16);
+    Request p = prediction_of(graph, both, scheme, 16);
     p.split = BatchSplit::speed;
     try {
       simulate(p);
@@ -235,11 +235,11 @@ TEST(BatchSplit, EvaluatorsAgree) {
     const ResolvedScheme scheme = resolve_scheme(name, {});
     for (const BatchSplit split : {BatchSplit::even, BatchSplit::speed}) {
       for (const double sigma : {0.0, 0.03}) {
-        Prediction p = prediction_of(graph, both, scheme, 16);
+        Request p = prediction_of(graph, both, scheme, 16);
         p.split = split;
         p.disturbance.emplace();
         p.disturbance->iteration_sigma = sigma;
-        Plan plan = make_plan(p);
+        BoundProgram plan = make_plan(p);
         // Transfers at their time alone, so that the sweep may run it.
         for (Transfer& t : plan.transfers)
           t = {.latency = t.alone(plan.capacity), .bytes = 0, .cap = 0, .uses = {}};

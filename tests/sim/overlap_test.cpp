@@ -80,7 +80,7 @@ TEST(Overlap, StepsLoseToCollectivesThatRunInKernels) {
   const auto slowed = [&](const char* library) {
     const System system = System::load("dgx1-v100", {{"communication.library", library}});
     const ResolvedScheme scheme = resolve_scheme("allreduce", {});
-    Prediction p = prediction_of(graph, system, scheme, 8, 8);
+    Request p = prediction_of(graph, system, scheme, 8, 8);
     p.check_memory = false;
     const Report r = simulate(p);
     return r.slowed;
@@ -94,7 +94,7 @@ double passes(const char* text, int64_t devices = 4) {
   static const Graph graph = Graph::load("vgg16");
   static const System system = System::load("skylake-opa", {{"nodes", "2"}});
   const ResolvedScheme scheme = resolve_scheme(text, {});
-  const Plan plan = make_plan(prediction_of(graph, system, scheme, devices, 16));
+  const BoundProgram plan = make_plan(prediction_of(graph, system, scheme, devices, 16));
   const Role& role = plan.program->roles[0];
   double sum = 0;
   for (std::size_t i = 0; i < role.ops.size(); ++i) {

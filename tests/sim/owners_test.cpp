@@ -15,7 +15,7 @@ namespace tandem::tests {
 namespace {
 
 /// A message takes the link into the server, or out of it: 2 s and 2 s + 1, of 1 GB/s.
-class ServerLinks : public Plan::Messages {
+class ServerLinks : public BoundProgram::Messages {
  public:
   ServerLinks(const Program& program, Time apply) : program_(program), apply_(apply) {}
   const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) override {
@@ -37,7 +37,7 @@ class ServerLinks : public Plan::Messages {
 
 /// Two workers compute for 1 us, push keys of 3000 and 1000 bytes to two servers, and pull them. Op 3 is more
 /// to compute, at once or when the pushes have left.
-Plan two_keys(std::vector<uint32_t> owners, Time apply = {}, bool later = false) {
+BoundProgram two_keys(std::vector<uint32_t> owners, Time apply = {}, bool later = false) {
   Builder b;
   RoleBuilder worker = b.role("worker", Mesh{{{"data", 2}}});
   RoleBuilder server = b.role("server", Mesh{{{"shard", 2}}}, Site::accelerators);
@@ -55,7 +55,7 @@ Plan two_keys(std::vector<uint32_t> owners, Time apply = {}, bool later = false)
   OpId merged = server.apply(store);
   merged = server.gate(store).after(merged);
   server.reply(pull).after(merged);
-  Plan plan;
+  BoundProgram plan;
   plan.program = std::make_shared<Program>(b.finish());
   for (const Role& role : plan.program->roles) {
     plan.roles.push_back(
@@ -88,7 +88,7 @@ TEST(Owners, TwoKeysOnTwoServersByHand) {
 }
 
 /// When the first worker has ended its op 3, with servers on the workers' devices.
-Time end_of_more(Plan plan, Time duration) {
+Time end_of_more(BoundProgram plan, Time duration) {
   plan.roles[0].duration[0][3] = duration;
   plan.roles[1].on_devices = true;
   const Trace t = run_events(plan, {.iterations = 1, .kept_iterations = 1, .kept_instances = 2});
@@ -117,7 +117,7 @@ TEST(Owners, AServerTakesTheDeviceOfTheWorkerThere) {
 
 /// The device waits for the host anyway: what servers take of that costs nothing.
 TEST(Owners, ServersTakeWhatTheHostLeavesIdleFirst) {
-  Plan plan = two_keys({0, 0}, Time{2'000'000});
+  BoundProgram plan = two_keys({0, 0}, Time{2'000'000});
   plan.roles[0].issued = {std::vector<Time>(6, Time{})};
   for (std::size_t op = 3; op < 6; ++op) plan.roles[0].issued[0][op] = Time{10'000'000};
   plan.roles[0].issue = {Time{10'000'000}};
@@ -135,7 +135,7 @@ TEST(Owners, NoByteIsLostOrDoubled) {
         resolve_scheme(fmt::format("parameter-server:server=nodes,shards=3,bucket=0B,placement={}",
                                    whole ? "largest-first" : "spread"),
                        {});
-    const Plan plan = make_plan(prediction_of(graph, machine, scheme, 4));
+    const BoundProgram plan = make_plan(prediction_of(graph, machine, scheme, 4));
     const Program& p = *plan.program;
     for (uint32_t c = 0; c < p.channels.size(); ++c) {
       const bool replies = p.channels[c].address == Address::reply;

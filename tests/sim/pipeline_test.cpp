@@ -34,8 +34,8 @@ std::shared_ptr<const Program> compiled(const std::string& text, const Graph& gr
 }
 
 /// All passes of a kind take the same time, whatever the layers; all else takes none.
-Plan unit_plan(const std::shared_ptr<const Program>& program, const SlotTimes& times) {
-  Plan plan;
+BoundProgram unit_plan(const std::shared_ptr<const Program>& program, const SlotTimes& times) {
+  BoundProgram plan;
   plan.program = program;
   plan.transfers = {Transfer{}};
   for (const Role& role : program->roles) {
@@ -74,7 +74,7 @@ TEST(Pipeline, TakesTheTimeOfItsSchedule) {
             compiled(fmt::format("pipeline:schedule={},microbatches={}", schedule, m), gpt(16), p);
         const PipelineRun want =
             run_pipeline(schedules_registry().at(schedule), {p, m, interleaved ? 2 : 1}, times);
-        const Plan plan = unit_plan(program, times);
+        const BoundProgram plan = unit_plan(program, times);
         ASSERT_EQ(what_differs(plan), "");
         const Trace trace = evaluate(plan, kOptions);
         SCOPED_TRACE(fmt::format("{} p={} m={}", schedule, p, m));
@@ -98,7 +98,8 @@ TEST(Pipeline, AMicroBatchMoreTakesTwoMessagesMoreWhereStagesWait) {
   const SlotTimes times{2, 3, 2};
   const int64_t c = 5;
   const auto length = [&](const char* more, int64_t m) {
-    Plan plan = unit_plan(compiled(fmt::format("pipeline:microbatches={}{}", m, more), gpt(16), 4), times);
+    BoundProgram plan =
+        unit_plan(compiled(fmt::format("pipeline:microbatches={}{}", m, more), gpt(16), 4), times);
     plan.transfers.front().bytes = static_cast<double>(c);
     plan.transfers.front().cap = 1e12;  // a byte in a picosecond
     EXPECT_EQ(what_differs(plan), "");
@@ -119,19 +120,19 @@ TEST(Pipeline, SweepEqualsEvents) {
                            "order=context/pipeline/data/tensor"}) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
     const System& system = std::string(text).find("node") == std::string::npos ? box : halves;
-    Prediction p = prediction_of(gpt(8), system, scheme, 8, 4);
+    Request p = prediction_of(gpt(8), system, scheme, 8, 4);
     for (const double sigma : {0.0, 0.3}) {
       SCOPED_TRACE(fmt::format("{} sigma {}", text, sigma));
       p.disturbance = Disturbance{};
       p.disturbance->compute_sigma = sigma;
-      Plan plan = make_plan(p);
+      BoundProgram plan = make_plan(p);
       for (Transfer& t : plan.transfers) {  // as if each had links of its own
         t.cap = t.bytes > 0 ? t.rate_alone(plan.capacity) : 0;
         t.uses.clear();
       }
-      class Own : public Plan::Messages {
+      class Own : public BoundProgram::Messages {
        public:
-        explicit Own(const Plan& plan) : plan_(plan) {}
+        explicit Own(const BoundProgram& plan) : plan_(plan) {}
         const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t) override {
           const Channel& c = plan_.program->channels[channel];
           const auto& ops = plan_.program->roles[c.from_role].ops;
@@ -145,7 +146,7 @@ TEST(Pipeline, SweepEqualsEvents) {
         Time apply(uint32_t, uint32_t, uint32_t) override { return {}; }
 
        private:
-        const Plan& plan_;
+        const BoundProgram& plan_;
       };
       plan.messages = std::make_shared<Own>(plan);
       const Trace a = run_sweep(plan, kOptions), b = run_events(plan, kOptions);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/plan/placement.h"
+#include "sim/bound/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <array>
 #include <functional>
 
-#include "sim/plan/groups.h"
+#include "sim/bound/groups.h"
 #include "topologies/system.h"
 
 namespace tandem::tests {

@@ -7,9 +7,9 @@
 namespace tandem::tests {
 
 /// Trained with momentum in fp32 on synthetic input. Everything is borrowed.
-inline Prediction prediction_of(const Graph& graph, const System& system, const ResolvedScheme& scheme,
-                                int64_t devices, int64_t batch = 32) {
-  Prediction p;
+inline Request prediction_of(const Graph& graph, const System& system, const ResolvedScheme& scheme,
+                             int64_t devices, int64_t batch = 32) {
+  Request p;
   p.job.graph = &graph;
   p.job.scheme = &scheme;
   p.job.batch = batch;

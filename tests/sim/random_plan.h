@@ -17,7 +17,7 @@ class RandomPlan {
  public:
   RandomPlan(uint64_t seed, RandomPlanOptions options) : random_(seed), options_(options) {}
 
-  Plan make() {
+  BoundProgram make() {
     auto program = std::make_shared<Program>();
     program->labels = {"op"};
     program->tasks.emplace_back();
@@ -129,7 +129,7 @@ class RandomPlan {
 
   SplitMix64 random_;
   RandomPlanOptions options_;
-  Plan plan_;
+  BoundProgram plan_;
 };
 
 }  // namespace tandem::tests::workloads

@@ -16,7 +16,7 @@
 namespace tandem::tests {
 namespace {
 
-using Change = std::function<void(Prediction&)>;
+using Change = std::function<void(Request&)>;
 
 struct Setting {
   const char* name;
@@ -25,7 +25,7 @@ struct Setting {
   const char* system;
   System::Sets sets;
   int64_t devices;
-  Change change = [](Prediction&) {};
+  Change change = [](Request&) {};
 };
 
 const std::string kMachine = std::string(TANDEM_ROOT) + "/tests/sim/machine_profile.json";
@@ -33,10 +33,10 @@ const std::string kDevices = std::string(TANDEM_ROOT) + "/tests/sim/device_profi
 const System::Sets kThinned{
     {"nodes", "8"}, {"network.block", "fat_tree"}, {"network.down", "2"}, {"network.oversubscription", "4"}};
 
-void measured(Prediction& p) { p.profile = kMachine; }
-void measured_apart(Prediction& p) { p.profile = kDevices; }
+void measured(Request& p) { p.profile = kMachine; }
+void measured_apart(Request& p) { p.profile = kDevices; }
 
-void disturbed(Prediction& p) {
+void disturbed(Request& p) {
   Disturbance& d = p.disturbance.emplace();
   d.compute_sigma = 0.1;
   d.iteration_sigma = 0.05;
@@ -46,7 +46,7 @@ void disturbed(Prediction& p) {
   d.slow = {{2, 1.5}};
 }
 
-void trained_with(Prediction& p, Precision precision, const char* rule) {
+void trained_with(Request& p, Precision precision, const char* rule) {
   p.job.precision = precision;
   p.job.optimizer = &optimizer(rule);
 }
@@ -482,7 +482,7 @@ std::string predicted(const Setting& s) {
   const Graph graph = Graph::load(s.model);
   const System system = System::load(s.system, s.sets);
   const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
-  Prediction p = prediction_of(graph, system, scheme, s.devices, 8);
+  Request p = prediction_of(graph, system, scheme, s.devices, 8);
   s.change(p);
   const Report report = simulate(p);
   return told(report) + (report.fits ? "" : "  " + fit_advice(p) + '\n');
@@ -529,7 +529,7 @@ TEST(Settings, KernelsOfAnotherModelSaySo) {
     const System system = System::from_json(Json::parse(text, model));
     const Graph graph = Graph::load("lenet5");
     const ResolvedScheme scheme = resolve_scheme("allreduce", {});
-    Prediction p = prediction_of(graph, system, scheme, 2, 8);
+    Request p = prediction_of(graph, system, scheme, 2, 8);
     p.profile = "h200";
     const std::vector<std::string> all = simulate(p).extrapolates;
     return std::count_if(all.begin(), all.end(), [](const std::string& note) {

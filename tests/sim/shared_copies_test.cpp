@@ -18,9 +18,9 @@ namespace tandem::tests {
 namespace {
 
 /// A random plan, whose copies pass links of their node besides their own, and whose sums may pass them too.
-Plan crowded(uint64_t seed) {
+BoundProgram crowded(uint64_t seed) {
   SplitMix64 random(seed);
-  Plan plan = workloads::RandomPlan(seed, {.noisy = random.next() % 2 == 0, .links = true}).make();
+  BoundProgram plan = workloads::RandomPlan(seed, {.noisy = random.next() % 2 == 0, .links = true}).make();
   const auto first = static_cast<uint32_t>(plan.capacity.size());
   const uint64_t nodes = 1 + random.next() % 3;
   for (uint64_t n = 0; n < nodes; ++n)
@@ -45,7 +45,7 @@ Plan crowded(uint64_t seed) {
 TEST(SharedCopies, TakeTheTimesOfEvents) {
   int swept = 0, by_events = 0;
   for (uint64_t seed = 0; seed < 4000; ++seed) {
-    const Plan plan = crowded(seed);
+    const BoundProgram plan = crowded(seed);
     const Contention found = find_contention(plan);
     if (found.copies.empty()) continue;
     const EvaluateOptions options{.iterations = 6};
@@ -61,12 +61,12 @@ TEST(SharedCopies, TakeTheTimesOfEvents) {
 
 /// Two workers of a node copy at half the rate of its storage each: at 4 of the 10 of their own links, while
 /// a sum takes its part of those.
-Plan border(double sum) {
+BoundProgram border(double sum) {
   Builder b;
   RoleBuilder w = b.role("worker", Mesh{{{"data", 2}}});
   const OpId in = w.input(CopyKind::input, 1, Bytes{100}, "input");
   w.collective(CollKind::all_reduce, 1, Bytes{1000}, "ring", "sum").after_last(in);
-  Plan plan;
+  BoundProgram plan;
   plan.capacity = {8, 10, 10};
   plan.transfers = {{Time{}, 100, 0, {{0, 1}, {1, 1}}},
                     {Time{}, 100, 0, {{0, 1}, {2, 1}}},
@@ -79,7 +79,7 @@ Plan border(double sum) {
 TEST(SharedCopies, LeaveToEventsWhatOthersNeed) {
   const EvaluateOptions options{.iterations = 3};
   for (const double sum : {5.0, 6.0, 6.001, 7.0, 9.0}) {
-    const Plan plan = border(sum);
+    const BoundProgram plan = border(sum);
     const Trace t = evaluate(plan, options);
     EXPECT_EQ(t.evaluator, sum <= 6 ? "sweep" : "events") << sum;
     expect_same(t, run_events(plan, options), static_cast<uint64_t>(sum));
@@ -92,7 +92,7 @@ TEST(SharedCopies, AreWhatRealInputIsInNodesOfSeveralDevices) {
   const auto predict = [&](bool input, const System::Sets& sets) {
     const System machine = System::load("dgx-h100", sets);
     // Of a batch whose copies leave links to others at every time; where they do not, events decide.
-    Prediction p = prediction_of(graph, machine, scheme, 32, 64);
+    Request p = prediction_of(graph, machine, scheme, 32, 64);
     p.job.input = input;
     return simulate(p);
   };

@@ -18,7 +18,7 @@ Report report_of(int64_t micro_batches, int64_t own_executions) {
       Graph::load("gpt2:layers=4,hidden=512,heads=8,sequence=512,vocabulary=128,fused=0");
   const ResolvedScheme scheme =
       resolve_scheme(fmt::format("hybrid:data=8,pipeline=2,microbatches={}", micro_batches), {});
-  Prediction p = prediction_of(graph, system, scheme, 16, 4);
+  Request p = prediction_of(graph, system, scheme, 16, 4);
   p.own_executions = own_executions;
   p.iterations = 3;
   p.timeline = false;

@@ -13,7 +13,7 @@ namespace tandem::tests {
 namespace {
 
 /// One worker that moves `megabytes` over the link each iteration and does nothing else.
-Plan mover(double megabytes, double link, const std::string& name) {
+BoundProgram mover(double megabytes, double link, const std::string& name) {
   Program p;
   p.labels = {"move"};
   p.copies = {{CopyKind::host_to_device, 0}};
@@ -23,7 +23,7 @@ Plan mover(double megabytes, double link, const std::string& name) {
   op.bytes = {static_cast<int64_t>(megabytes * 1e6)};
   p.roles = {{"worker", {{{"data", 1}}}, Site::accelerators, -1, {op}}};
   p.samples_per_iteration = 1;
-  Plan plan;
+  BoundProgram plan;
   plan.program = std::make_shared<const Program>(p);
   plan.capacity = {link};
   Transfer t;
@@ -35,14 +35,14 @@ Plan mover(double megabytes, double link, const std::string& name) {
   return plan;
 }
 
-Time makespan(const Plan& plan) {
+Time makespan(const BoundProgram& plan) {
   EvaluateOptions options;
   options.iterations = 6;
   return evaluate(plan, options).makespan;
 }
 
 TEST(SideBySide, TwoThatMoveOverOneLinkGetHalfEach) {
-  const Plan one = mover(100, 1e9, "link");
+  const BoundProgram one = mover(100, 1e9, "link");
   EXPECT_EQ(makespan(one).ps, 600'000'000'000);
   EXPECT_EQ(makespan(side_by_side(one, {one})).ps, 1'200'000'000'000);
   EXPECT_EQ(makespan(side_by_side(one, {one, one})).ps, 1'800'000'000'000);
@@ -63,7 +63,7 @@ class Jobs : public testing::Test {
                  const System& system) const {
     const ResolvedScheme resolved = resolve_scheme(scheme, Place{});
     // Synthetic input, since storage and the cores that decode are shared, too.
-    Prediction p = prediction_of(graph_, system, resolved, devices);
+    Request p = prediction_of(graph_, system, resolved, devices);
     p.disturbance = Disturbance{};
     p.beside = std::move(beside);
     return simulate(p);

@@ -21,7 +21,7 @@ TEST(Staleness, OfOneSlowWorkerAmongMany) {
   for (const int32_t workers : {2, 4, 8}) {
     for (const double slow : {1.0, 2.0, 3.0}) {
       SCOPED_TRACE(testing::Message() << workers << " workers, one " << slow << " times as slow");
-      Plan plan = parameter_server({.workers = workers});
+      BoundProgram plan = parameter_server({.workers = workers});
       const auto last = static_cast<uint32_t>(workers - 1);
       plan.disturbance.slow = {{last, slow}};
       const int32_t iterations = 600;
@@ -45,7 +45,7 @@ TEST(Staleness, MeanIsWorkersLessOneAtAnySpeeds) {
     const auto workers = static_cast<int32_t>(2 + seed % 7);
     ServerSetting s{.workers = workers, .apply = Time{static_cast<int64_t>(seed % 5) * 20'000}};
     s.message = {Time{static_cast<int64_t>(seed % 3) * 300'000}, 100, 1e9, {}};
-    Plan plan = parameter_server(s);
+    BoundProgram plan = parameter_server(s);
     plan.seed = seed;
     plan.disturbance.compute_sigma = 0.1 * static_cast<double>(seed % 6);
     for (uint32_t w = 1; w < static_cast<uint32_t>(workers); ++w)
@@ -62,7 +62,7 @@ TEST(Staleness, MeanIsWorkersLessOneAtAnySpeeds) {
 /// few rounds. Before it, the first gradients are on the version that all began with.
 TEST(Staleness, WithoutTheRunInIsExactInFewRounds) {
   for (const int32_t workers : {2, 5, 16, 64}) {
-    const Plan plan = parameter_server({.workers = workers});
+    const BoundProgram plan = parameter_server({.workers = workers});
     const Trace all = run_events(plan, {.iterations = 10}),
                 steady = run_events(plan, {.iterations = 10, .run_in = 4});
     EXPECT_NEAR(all.staleness.mean(), (workers - 1) * 0.95, 1e-9);
@@ -79,7 +79,7 @@ TEST(Staleness, WithoutTheRunInIsWorkersLessOneInFewRounds) {
     const auto workers = static_cast<int32_t>(8 + seed % 7 * 4);
     ServerSetting s{.workers = workers};
     s.message = {Time{static_cast<int64_t>(seed % 3) * 300'000}, 100, 1e9, {}};
-    Plan plan = parameter_server(s);
+    BoundProgram plan = parameter_server(s);
     plan.seed = seed;
     plan.disturbance.compute_sigma = 0.1 * static_cast<double>(1 + seed % 5);
     const Trace t = run_events(plan, {.iterations = 20, .run_in = 8});
@@ -92,7 +92,7 @@ TEST(Staleness, WithoutTheRunInIsWorkersLessOneInFewRounds) {
 TEST(Staleness, WithoutTheRunInAsManyGradientsAreDropped) {
   ServerSetting s{.workers = 4, .gate = true};
   s.store = {.batch = 3, .quorum = 3, .slack = 0, .drop_late = true};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.disturbance.slow = {{3, 2.0}};
   const Trace all = run_events(plan, {.iterations = 400}),
               steady = run_events(plan, {.iterations = 400, .run_in = 200});
@@ -102,7 +102,7 @@ TEST(Staleness, WithoutTheRunInAsManyGradientsAreDropped) {
 
 /// The rate of unlike workers is the sum of their own.
 TEST(Staleness, DifferentWorkersRatesAddUp) {
-  Plan plan = parameter_server({.workers = 4, .compute = Time{1'000'000}});
+  BoundProgram plan = parameter_server({.workers = 4, .compute = Time{1'000'000}});
   plan.disturbance.slow = {{3, 4.0}};
   const Trace t = run_events(plan, {.iterations = 400});
   const auto rounds = static_cast<double>(t.iteration_end.size());
@@ -114,7 +114,7 @@ TEST(Staleness, DifferentWorkersRatesAddUp) {
 TEST(Staleness, SlackBoundsDifferentWorkers) {
   ServerSetting s{.workers = 4, .gate = true};
   s.store = {.batch = 1, .quorum = 4, .slack = 2};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.disturbance.slow = {{3, 2.0}};
   const Trace t = run_events(plan, {.iterations = 300});
   EXPECT_EQ(t.worker_iterations, 4 * 300);
@@ -126,7 +126,7 @@ TEST(Staleness, SlackBoundsDifferentWorkers) {
 /// What interrupts a machine does so for as long whatever a device computes: one that is three times slower
 /// meets three times as many interruptions, not longer ones.
 TEST(Staleness, SlowDevicesMeetMoreInterruptionsNotLongerOnes) {
-  Plan plan = parameter_server({.workers = 2});
+  BoundProgram plan = parameter_server({.workers = 2});
   plan.disturbance.recorded = {{1, 1, 1, 7}, {1, 1, 1, 7}};
   std::vector<double> fast, slow;
   for (uint32_t i = 0; i < 4; ++i) fast.push_back(plan.iteration_factor(0, 1, i));
@@ -142,7 +142,7 @@ TEST(Staleness, SlowDevicesMeetMoreInterruptionsNotLongerOnes) {
 }
 
 TEST(Staleness, TimelineShowsTheLastIterationsOfDifferentWorkers) {
-  Plan plan = parameter_server({.workers = 3});
+  BoundProgram plan = parameter_server({.workers = 3});
   plan.disturbance.slow = {{2, 5.0}};
   const EvaluateOptions options{.iterations = 2000, .kept_iterations = 2};
   const Trace t = run_events(plan, options);
@@ -162,7 +162,7 @@ Report predict(const std::string& scheme_text, const System& system, int64_t dev
                const Disturbance& disturbance) {
   static const Graph graph = Graph::load("lenet5");
   const ResolvedScheme scheme = resolve_scheme(scheme_text, {});
-  Prediction p = prediction_of(graph, system, scheme, devices);
+  Request p = prediction_of(graph, system, scheme, devices);
   p.job.optimizer = &optimizer("sgd");
   p.disturbance = disturbance;
   return simulate(p);
@@ -209,7 +209,7 @@ TEST(Staleness, OfManyWorkersNeedsFewRounds) {
     const int64_t workers = wide ? 64 : 128;
     const System system = System::load(wide ? "infiniband-cluster" : "ethernet-cluster");
     const Graph graph = Graph::load(wide ? "resnet50" : "vgg16");
-    Prediction p = prediction_of(graph, system, scheme, workers);
+    Request p = prediction_of(graph, system, scheme, workers);
     p.check_memory = false;
     const Report tried = simulate(p);
     p.iterations = 60;
@@ -225,7 +225,7 @@ TEST(Staleness, OfManyWorkersNeedsFewRounds) {
 TEST(Staleness, DroppedGradientsAreNoSamples) {
   ServerSetting s{.workers = 4, .gate = true};
   s.store = {.batch = 3, .quorum = 3, .slack = 0, .drop_late = true};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.disturbance.slow = {{3, 2.0}};
   const Trace t = run_events(plan, {.iterations = 400});
   const auto rounds = static_cast<double>(t.iteration_end.size());

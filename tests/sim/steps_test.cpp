@@ -38,7 +38,7 @@ TEST(Steps, OneOpCostsWhatTheMessagesTake) {
 TEST(Steps, AProgramOfEveryMessageTakesWhatTheMessagesTake) {
   for (const int32_t ranks : {2, 8, 64}) {
     const StepRun steps = ring(static_cast<uint32_t>(ranks));
-    const Plan plan = workloads::ring_of_roles(ranks, workloads::kRingBytes);
+    const BoundProgram plan = workloads::ring_of_roles(ranks, workloads::kRingBytes);
     const Trace events = run_events(plan, {.iterations = 1}), swept = run_sweep(plan, {.iterations = 1});
     EXPECT_EQ(events.makespan.ps, steps.makespan);
     EXPECT_EQ(events.events, 2 * steps.messages);
@@ -73,7 +73,7 @@ TEST(Steps, TwoThatReceiveFirstInTheirListsMeetAllTheSame) {
   message.bytes = 1000;
   message.cap = 1e9;
   message.latency = Time{500'000};
-  Plan plan;
+  BoundProgram plan;
   plan.program = std::make_shared<Program>(b.finish());
   plan.transfers.push_back(message);
   for (std::size_t r = 0; r < 2; ++r) plan.roles.push_back({{}, {{Time{}, Time{}}}, {{-1, 0}}});

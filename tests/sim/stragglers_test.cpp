@@ -14,14 +14,14 @@ namespace tandem::tests {
 namespace {
 
 /// Workers that compute for 10 ms in `parts` ops and then meet.
-Plan meeting_workers(int32_t workers, int parts = 1) {
+BoundProgram meeting_workers(int32_t workers, int parts = 1) {
   Builder b;
   RoleBuilder worker = b.role("worker", Mesh{{{"data", workers}}});
   OpHandle first = worker.compute({}, "work");
   OpId last = first.id();
   for (int i = 1; i < parts; ++i) last = worker.compute({}, "work").id();
   first.after_last(worker.collective(CollKind::all_reduce, 1, Bytes{4}, "ring", "meet").after(last).id());
-  Plan plan;
+  BoundProgram plan;
   RoleCosts costs;
   const auto count = static_cast<std::size_t>(parts) + 1;
   costs.duration = {std::vector<Time>(count, Time{10'000'000'000 / parts})};
@@ -39,7 +39,7 @@ double seconds_per_iteration(const Trace& t) {
 }
 
 TEST(Stragglers, AreDrawnOnceAndAsOftenAsTheirShareSays) {
-  Plan plan = meeting_workers(20'000);
+  BoundProgram plan = meeting_workers(20'000);
   plan.disturbance.stragglers = {0.03, 1.5};
   int slow = 0;
   for (uint32_t i = 0; i < 20'000; ++i) {
@@ -53,7 +53,7 @@ TEST(Stragglers, AreDrawnOnceAndAsOftenAsTheirShareSays) {
 TEST(Stragglers, TheMeanOverSeedsIsTheExpectedMaximum) {
   // Of n workers the slowest takes `slow` times as long unless none is a straggler.
   for (const int32_t n : {4, 32}) {
-    Plan plan = meeting_workers(n);
+    BoundProgram plan = meeting_workers(n);
     plan.disturbance.stragglers = {0.02, 2};
     const int seeds = 4000;
     double sum = 0;
@@ -65,14 +65,14 @@ TEST(Stragglers, TheMeanOverSeedsIsTheExpectedMaximum) {
 }
 
 TEST(Stragglers, ServersAndHostsAreNone) {
-  Plan plan = workloads::parameter_server({.workers = 4});
+  BoundProgram plan = workloads::parameter_server({.workers = 4});
   plan.disturbance.stragglers = {1, 2};
   EXPECT_TRUE(plan.straggles(0, 3));
   EXPECT_FALSE(plan.straggles(1, 0));
 }
 
 TEST(Pauses, OfOneDeviceAreACompoundPoissonVariable) {
-  Plan plan = meeting_workers(1);
+  BoundProgram plan = meeting_workers(1);
   plan.disturbance.pauses = {0.02, 0.003};  // half a pause in each op
   double sum = 0, squares = 0;
   const int draws = 200'000;
@@ -110,7 +110,7 @@ double expected_longest(int n, double mean) {
 TEST(Pauses, WhereAllMeetTheStepLastsTheExpectedMaximumLonger) {
   for (const int n : {1, 8, 64}) {
     for (const double every : {0.02, 0.5}) {
-      Plan plan = meeting_workers(n, 4);
+      BoundProgram plan = meeting_workers(n, 4);
       plan.disturbance.pauses = {every, 0.005};
       const Trace t = evaluate(plan, {.iterations = 20'000, .fingerprint = false});
       const double longest = 0.005 * expected_longest(n, 0.01 / every);
@@ -120,13 +120,13 @@ TEST(Pauses, WhereAllMeetTheStepLastsTheExpectedMaximumLonger) {
 }
 
 TEST(Pauses, OfManyInOneOpAreTheirMean) {
-  Plan plan = meeting_workers(1);
+  BoundProgram plan = meeting_workers(1);
   plan.disturbance.pauses = {1e-6, 1e-7};
   EXPECT_DOUBLE_EQ(plan.op_factor(0, 0, 0, 0), 1.1);
 }
 
 TEST(Pauses, AreTheSameForAllEvaluators) {
-  Plan plan = meeting_workers(5, 3);
+  BoundProgram plan = meeting_workers(5, 3);
   plan.disturbance.pauses = {0.05, 0.01};
   plan.disturbance.stragglers = {0.3, 1.5};
   plan.disturbance.iteration_sigma = 0.1;

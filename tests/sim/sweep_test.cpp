@@ -24,7 +24,7 @@ TEST(Sweep, EqualsEventsBitForBit) {
   for (uint64_t seed = 0; seed < 600; ++seed) {
     const RandomPlanOptions options{
         .noisy = seed % 2 == 0, .irregular = seed % 5 == 0, .links = seed % 3 == 0};
-    const Plan plan = RandomPlan(seed, options).make();
+    const BoundProgram plan = RandomPlan(seed, options).make();
     ASSERT_EQ(find_contention(plan).who, "") << seed;
     expect_same(run_sweep(plan, kOptions), run_events(plan, kOptions), seed);
     if (HasFailure()) return;
@@ -36,7 +36,7 @@ TEST(Sweep, IsTheSameWithoutItsFingerprint) {
   EvaluateOptions without = kOptions;
   without.fingerprint = false;
   for (uint64_t seed = 0; seed < 600; ++seed) {
-    Plan plan = RandomPlan(seed, {.noisy = seed % 2 == 0, .irregular = seed % 5 == 0}).make();
+    BoundProgram plan = RandomPlan(seed, {.noisy = seed % 2 == 0, .irregular = seed % 5 == 0}).make();
     if (seed % 4 == 0) plan.disturbance.compute_sigma = 0;
     for (RoleCosts& costs : plan.roles) {
       if (seed % 3 == 0) costs.class_of.clear();  // all are of the first class
@@ -63,7 +63,7 @@ TEST(Sweep, ShortTimesRoundAsAllDo) {
 TEST(Sweep, FoldedEqualsUnfolded) {
   int folded = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    const Plan plan = RandomPlan(seed, {.uniform = true}).make();
+    const BoundProgram plan = RandomPlan(seed, {.uniform = true}).make();
     ASSERT_EQ(what_differs(plan), "");
     expect_same(run_folded(plan, kOptions), run_events(plan, kOptions), seed);
     const Trace chosen = evaluate(plan, kOptions);
@@ -88,7 +88,7 @@ TEST(Sweep, ScalingAllDurationsScalesAllTimes) {
 
 TEST(Sweep, TimeSharesOfWorkerZeroAddUp) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
-    const Plan plan = RandomPlan(seed, {.noisy = true}).make();
+    const BoundProgram plan = RandomPlan(seed, {.noisy = true}).make();
     const Trace t = evaluate(plan, {.iterations = 9, .kept_iterations = 9});
     Time end;
     for (const Span& s : t.spans) end = s.role == 0 && s.instance == 0 ? std::max(end, s.end) : end;
@@ -111,7 +111,7 @@ TEST(Evaluate, TimesCopiesOverOneLinkTogether) {
   Builder b;
   RoleBuilder w = b.role("worker", Mesh{{{"data", 2}}});
   w.copy(CopyKind::host_to_device, Bytes{1000}, "load");
-  Plan plan;
+  BoundProgram plan;
   plan.capacity = {1e9};
   plan.name_link = [](uint32_t) { return "pcie0"; };
   plan.transfers = {{Time{}, 1000, 0, {{0, 1}}}};
@@ -134,7 +134,7 @@ TEST(Evaluate, SendsSharedLinksToEvents) {
   RoleBuilder w = b.role("worker", Mesh{{{"data", 2}}});
   w.copy(CopyKind::host_to_device, Bytes{1000}, "load");
   w.collective(CollKind::all_reduce, 1, Bytes{1000}, "ring", "sum");
-  Plan plan;
+  BoundProgram plan;
   plan.capacity = {1e9};
   plan.transfers = {{Time{}, 1000, 0, {{0, 1}}}, {Time{}, 1000, 0.5e9, {{0, 1}}}};
   plan.roles = {{{}, {{Time{}, Time{}}}, {{0, 1}}}};
@@ -150,7 +150,7 @@ TEST(Evaluate, SeesLanesOfOneInstanceAndGroupsThatShare) {
   RoleBuilder w = b.role("worker", Mesh{{{"node", 2}, {"local", 2}}});
   w.copy(CopyKind::input, Bytes{1000}, "input");
   w.collective(CollKind::all_reduce, 2, Bytes{1000}, "ring", "reduce");
-  Plan plan;
+  BoundProgram plan;
   plan.capacity = {1e9, 1e9};
   plan.roles = {{{}, {{Time{}, Time{}}}, {{0, 1}}}};
   plan.transfers = {{Time{}, 1000, 0.2e9, {{0, 1}}}, {Time{}, 1000, 0.6e9, {{1, 1}}}};

@@ -24,12 +24,12 @@ constexpr int32_t kIterations = 8;
 Time exposed(const Trace& t, Wait wait) { return t.exposed_to(wait); }
 
 /// Three workers that compute for 10, 30 and 20 us, then sum for 5 us, in the way of the next step.
-Plan uneven_workers() {
+BoundProgram uneven_workers() {
   Builder b;
   RoleBuilder w = b.role("worker", Mesh{{{"data", 3}}});
   OpHandle step = w.compute({}, "step");
   step.after_last(w.collective(CollKind::all_reduce, 1, Bytes{9}, "ring", "reduce").after(step));
-  Plan plan;
+  BoundProgram plan;
   plan.transfers = {{Time{5 * kUs}, 0, 0, {}}};
   plan.roles = {{{0, 1, 2},
                  {{Time{10 * kUs}, Time{}}, {Time{30 * kUs}, Time{}}, {Time{20 * kUs}, Time{}}},
@@ -61,7 +61,7 @@ TEST(TimeShares, FollowTheChainOfCollectivesBackToItsCause) {
   OpHandle step = w.compute({}, "step");
   w.collective(CollKind::reduce_scatter, 1, Bytes{9}, "ring", "scatter").after(step);
   step.after_last(w.collective(CollKind::all_gather, 1, Bytes{9}, "ring", "gather").after(step));
-  Plan plan;
+  BoundProgram plan;
   plan.transfers = {{Time{3 * kUs}, 0, 0, {}}, {Time{4 * kUs}, 0, 0, {}}};
   plan.roles = {{{0, 1},
                  {{Time{10 * kUs}, Time{}, Time{}}, {Time{12 * kUs}, Time{}, Time{}}},
@@ -85,7 +85,7 @@ TEST(TimeShares, AGateWaitsForTheWorkerThatOpensIt) {
   ServerSetting s{.workers = 4, .gate = true, .compute = Time{kUs}};
   s.store.batch = s.store.quorum = 4;
   s.message = {Time{kUs}, 0, 0, {}};
-  Plan plan = parameter_server(s);
+  BoundProgram plan = parameter_server(s);
   plan.disturbance.slow = {{3, 6.0}};
   const Trace t = run_events(plan, {.iterations = kIterations});
   // 1 us of compute, 1 us to the server, 4 us until worker 3 sends, 1 us until that is there, 1 us back.
@@ -102,7 +102,7 @@ TEST(TimeShares, OfAPredictionNameTheSlowCardAndAddUpToOne) {
   const Graph graph = Graph::load("resnet50");
   for (const char* name : {"allreduce", "parameter-server:mode=sync"}) {
     const ResolvedScheme scheme = resolve_scheme(name, Place{});
-    Prediction p = prediction_of(graph, system, scheme, 2, 16);
+    Request p = prediction_of(graph, system, scheme, 2, 16);
     const Report r = simulate(p);
     const TimeShare& s = r.time_share;
     EXPECT_GT(s.waiting, 0.5) << name;

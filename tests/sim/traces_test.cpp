@@ -18,7 +18,7 @@ using workloads::ServerSetting;
 
 struct Case {
   std::string name;
-  Plan plan;
+  BoundProgram plan;
   EvaluateOptions options{.iterations = 5, .kept_iterations = 2, .kept_instances = 2};
 };
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "schemes/builder.h"
+#include "sim/bound/bound_program.h"
 #include "sim/evaluate/evaluate.h"
-#include "sim/plan/plan.h"
 #include "tests/sim/flow_workloads.h"
 
 namespace tandem::tests::workloads {
@@ -31,7 +31,7 @@ inline Transfer ring_transfer(int64_t ranks, double bytes) {
 }
 
 /// All messages of a kind take the same time; applying takes `apply_time`, copying an answer `snapshot`.
-class UniformMessages : public Plan::Messages {
+class UniformMessages : public BoundProgram::Messages {
  public:
   UniformMessages(Transfer message, Time apply_time, Time snapshot = {})
       : message_(std::move(message)), apply_(apply_time), snapshot_(snapshot) {}
@@ -45,8 +45,8 @@ class UniformMessages : public Plan::Messages {
 };
 
 /// Costs of the roles of a ring, whose ops are sends and receipts by turns, each send a `message`.
-inline Plan ring_plan(Program program, const Transfer& message) {
-  Plan plan;
+inline BoundProgram ring_plan(Program program, const Transfer& message) {
+  BoundProgram plan;
   plan.program = std::make_shared<Program>(std::move(program));
   plan.transfers.push_back(message);
   for (const Role& role : plan.program->roles) {
@@ -80,7 +80,7 @@ inline void ring_steps(RoleBuilder& role, int32_t ranks, uint32_t to, uint32_t f
 
 /// The same with every message an op of its sender and one of its receiver. All ranks run one list, in which
 /// each sends to the next.
-inline Plan ring_program(int32_t ranks, double bytes) {
+inline BoundProgram ring_program(int32_t ranks, double bytes) {
   const Transfer message = ring_message(ranks, bytes);
   const Bytes chunk{static_cast<int64_t>(message.bytes)};
   Builder b;
@@ -92,7 +92,7 @@ inline Plan ring_program(int32_t ranks, double bytes) {
 
 /// The same with a list for each rank, as ranks that are not alike have: a role of its own on one device of a
 /// grid.
-inline Plan ring_of_roles(int32_t ranks, double bytes) {
+inline BoundProgram ring_of_roles(int32_t ranks, double bytes) {
   const Transfer message = ring_message(ranks, bytes);
   const Bytes chunk{static_cast<int64_t>(message.bytes)};
   Builder b;
@@ -133,11 +133,11 @@ inline std::vector<Layer> resnet50_layers() {
 }
 
 /// W2 on `ranks`; with `skew` > 0 rank r adds (7919 r mod skew) us to every compute op (W2j: 97, W2k: 997).
-inline Plan resnet50_iteration(int32_t ranks, uint32_t skew = 0) {
+inline BoundProgram resnet50_iteration(int32_t ranks, uint32_t skew = 0) {
   const auto layers = resnet50_layers();
   Builder b;
   RoleBuilder worker = b.role("worker", Mesh{{{"data", ranks}}});
-  Plan plan;
+  BoundProgram plan;
   RoleCosts costs;
   std::vector<int64_t> us;
   std::vector<int32_t> transfer;
@@ -172,13 +172,13 @@ inline Plan resnet50_iteration(int32_t ranks, uint32_t skew = 0) {
 }
 
 /// One collective per rank and nothing else: W1 and W3 with the collective as one op.
-inline Plan single_collective(std::vector<Axis> axes, Transfer transfer) {
+inline BoundProgram single_collective(std::vector<Axis> axes, Transfer transfer) {
   Builder b;
   Mesh mesh{std::move(axes)};
   const uint32_t all = (1U << mesh.axes.size()) - 1;
   RoleBuilder worker = b.role("worker", mesh);
   worker.collective(CollKind::all_reduce, all, Bytes{static_cast<int64_t>(transfer.bytes)}, "ring", "reduce");
-  Plan plan;
+  BoundProgram plan;
   plan.transfers.push_back(std::move(transfer));
   plan.roles.push_back({{}, {{Time{}}}, {{0}}});
   plan.program = std::make_shared<Program>(b.finish());
@@ -196,7 +196,7 @@ struct ServerSetting {
 };
 
 /// Workers compute once, push all keys and pull them; the next iteration computes on what came back.
-inline Plan parameter_server(const ServerSetting& s) {
+inline BoundProgram parameter_server(const ServerSetting& s) {
   Builder b;
   RoleBuilder worker = b.role("worker", Mesh{{{"data", s.workers}}});
   RoleBuilder server = b.role("server", Mesh{{{"shard", s.shards}}}, Site::extra_nodes);
@@ -213,7 +213,7 @@ inline Plan parameter_server(const ServerSetting& s) {
   server.apply(parameters);
   if (s.gate) server.gate(parameters);
   server.reply(pull);
-  Plan plan;
+  BoundProgram plan;
   plan.program = std::make_shared<Program>(b.finish());
   for (const Role& role : plan.program->roles) {
     RoleCosts costs;

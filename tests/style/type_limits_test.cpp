@@ -23,8 +23,7 @@ struct Size {
 };
 
 /// Types that are larger today. Each is struck off once it is small; none may grow.
-const std::map<std::string, Size> kLarge = {
-};
+const std::map<std::string, Size> kLarge = {};
 
 /// Without what stands in angle, round or curly brackets; a round pair stays as "()".
 std::string bare(const std::string& statement) {
@@ -51,8 +50,7 @@ void count(const std::string& statement, Size& size) {
   static const std::regex access("\\b(?:public|private|protected)\\s*:"),
       other("^\\s*(?:using|friend|typedef|static_assert|enum|class|struct|union|template\\s+struct)\\b");
   static const std::regex symbol("operator\\s*[^\\w\\s(]+");
-  const std::string text =
-      std::regex_replace(std::regex_replace(statement, access, ""), symbol, "operator ");
+  const std::string text = std::regex_replace(std::regex_replace(statement, access, ""), symbol, "operator ");
   if (text.find_first_not_of(" \t\n") == std::string::npos || std::regex_search(text, other)) return;
   const std::string plain = bare(text);
   const std::size_t round = plain.find('('), equals = plain.find('=');
@@ -98,14 +96,14 @@ std::vector<std::pair<std::string, Size>> types_in(const std::string& code) {
 }
 
 TEST(TypeLimits, FieldsAndMethodsAreCounted) {
-  const auto found = types_in(
-      code_of({"x.cpp",
-               "x",
-               {"class A : public B {", " public:", "  explicit A(int x) : x_(x), y_{1} {}", "  int f() const;",
-                "  struct Inner { int i; };", "  std::function<void(int)> call;", "  int a = 0, b = 0;",
-                "  std::map<int, int> c = {};", "  bool operator==(const A&) const = default;", " private:",
-                "  using T = int;", "  static constexpr int k = 1;", "  double Speeds::*speed = nullptr;",
-                "  template <typename F> void each(F f) { f(); }", "};"}}));
+  const auto found = types_in(code_of(
+      {"x.cpp",
+       "x",
+       {"class A : public B {", " public:", "  explicit A(int x) : x_(x), y_{1} {}", "  int f() const;",
+        "  struct Inner { int i; };", "  std::function<void(int)> call;", "  int a = 0, b = 0;",
+        "  std::map<int, int> c = {};", "  bool operator==(const A&) const = default;",
+        " private:", "  using T = int;", "  static constexpr int k = 1;",
+        "  double Speeds::*speed = nullptr;", "  template <typename F> void each(F f) { f(); }", "};"}}));
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].first, "A");
   EXPECT_EQ(found[0].second.fields, 5u);
@@ -115,7 +113,8 @@ TEST(TypeLimits, FieldsAndMethodsAreCounted) {
 
 TEST(TypeLimits, TypesStaySmallOrShrink) {
   static const std::regex member("(?:^|[\\s&*])(\\w+)::~?\\w+\\s*\\([^;]*$");
-  std::map<std::string, Size> sizes;  ///< of the largest of a name: types of one name are told apart elsewhere
+  std::map<std::string, Size>
+      sizes;  ///< of the largest of a name: types of one name are told apart elsewhere
   std::map<std::string, std::set<std::string>> files;
   for (const Source& source : sources()) {
     if (source.folder == "tests") continue;

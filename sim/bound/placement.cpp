@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/plan/placement.h"
+#include "sim/bound/placement.h"
 
 #include <fmt/format.h>
 

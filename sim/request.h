@@ -9,9 +9,9 @@
 
 #include "schemes/job.h"
 #include "schemes/programs.h"
+#include "sim/bound/bound_program.h"
+#include "sim/bound/speeds.h"
 #include "sim/cost/measured_collectives.h"
-#include "sim/plan/plan.h"
-#include "sim/plan/speeds.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {
@@ -46,7 +46,7 @@ enum class BatchSplit : uint8_t {
   speed,  ///< in proportion to the rate that each has alone, as many in all (sim/batch_split.h)
 };
 
-struct Prediction {
+struct Request {
   Job job;
   const System* system = nullptr;
   int64_t devices = 1;

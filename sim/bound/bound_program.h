@@ -14,7 +14,7 @@ namespace tandem::sim {
 
 /// Load that a transfer puts on one resource: `weight` bytes on `link` per byte of payload.
 struct Use {
-  uint32_t link = 0;  ///< index into Plan::capacity
+  uint32_t link = 0;  ///< index into BoundProgram::capacity
   float weight = 1;
 };
 
@@ -129,8 +129,8 @@ struct RoleCosts {
   uint32_t class_at(uint32_t instance) const { return class_of.empty() ? 0 : class_of[instance]; }
   /// [class][op]: compute, apply (per message of the largest key) and gate durations; 0 for transfers.
   std::vector<std::vector<Time>> duration;
-  /// [class][op]: index into Plan::transfers for ops that have_transfer(), else -1. A group's collective
-  /// is the transfer of its first member's class. Instances of one class load the very same links.
+  /// [class][op]: index into BoundProgram::transfers for ops that have_transfer(), else -1. A group's
+  /// collective is the transfer of its first member's class. Instances of one class load the very same links.
   std::vector<std::vector<int32_t>> transfer;
   /// [class][op]: when the host has issued the last kernel of a compute op, counted from where it began with
   /// the iteration. An op that is launched() ends no earlier. Empty: issuing takes no time.
@@ -153,7 +153,7 @@ struct RoleCosts {
 /// are then evaluated (Simulation::steps), in about a second.
 inline constexpr int64_t kOwnExecutions = 200'000;
 
-struct Plan {
+struct BoundProgram {
   std::shared_ptr<const Program> program;
   std::vector<RoleCosts> roles;
   std::vector<Transfer> transfers;
@@ -182,7 +182,7 @@ struct Plan {
   uint32_t measured_roles = 0;
   bool measured(uint32_t role) const { return measured_roles == 0 || role < measured_roles; }
   /// Every transfer exp(`deviations` * its spread) times as long.
-  Plan stretched(double deviations) const;
+  BoundProgram stretched(double deviations) const;
   Disturbance disturbance;
   uint64_t seed = 1;
   /// Random factors (>= 0, 1 without disturbance), pure functions of their arguments: every evaluator uses

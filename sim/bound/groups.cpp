@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/plan/groups.h"
+#include "sim/bound/groups.h"
 
 namespace tandem::sim {
 

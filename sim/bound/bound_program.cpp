@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/plan/plan.h"
+#include "sim/bound/bound_program.h"
 
 #include <algorithm>
 #include <cmath>
@@ -80,7 +80,7 @@ void Transfer::stretch(double factor) {
 
 namespace {
 
-class StretchedMessages : public Plan::Messages {
+class StretchedMessages : public BoundProgram::Messages {
  public:
   StretchedMessages(std::shared_ptr<Messages> messages, double deviations)
       : messages_(std::move(messages)), deviations_(deviations) {}
@@ -104,8 +104,8 @@ class StretchedMessages : public Plan::Messages {
 
 }  // namespace
 
-Plan Plan::stretched(double deviations) const {
-  Plan out = *this;
+BoundProgram BoundProgram::stretched(double deviations) const {
+  BoundProgram out = *this;
   for (Transfer& t : out.transfers) t.stretch(std::exp(deviations * t.spread));
   if (messages) out.messages = std::make_shared<StretchedMessages>(messages, deviations);
   return out;
@@ -117,7 +117,7 @@ Time Transfer::alone(const std::vector<double>& capacity, double factor) const {
   return payload(rate_alone(capacity), factor) + delay(factor);
 }
 
-double Plan::iteration_factor(uint32_t role, uint32_t instance, uint32_t iteration) const {
+double BoundProgram::iteration_factor(uint32_t role, uint32_t instance, uint32_t iteration) const {
   const Disturbance& d = disturbance;
   double factor = lognormal(d.iteration_sigma, draw_bits(seed ^ kIteration, role, instance, iteration));
   if (d.straggle_probability > 0 &&
@@ -139,13 +139,13 @@ double Plan::iteration_factor(uint32_t role, uint32_t instance, uint32_t iterati
   return factor * slower;
 }
 
-bool Plan::straggles(uint32_t role, uint32_t instance) const {
+bool BoundProgram::straggles(uint32_t role, uint32_t instance) const {
   const double share = disturbance.stragglers.share;
   return share > 0 && program->roles[role].works() &&
          to_unit(draw_bits(seed ^ kStraggler, role, instance)) < share;
 }
 
-double Plan::op_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {
+double BoundProgram::op_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {
   const Disturbance& d = disturbance;
   if (!d.per_op()) return 1;
   const double noise = lognormal(d.compute_sigma, draw_bits(seed ^ kCompute, role, instance, iteration, op));
@@ -156,7 +156,8 @@ double Plan::op_factor(uint32_t role, uint32_t instance, uint32_t iteration, uin
   return noise * (1 + pause_seconds(d.pauses, seconds, bits) / seconds);
 }
 
-double Plan::transfer_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {
+double BoundProgram::transfer_factor(uint32_t role, uint32_t instance, uint32_t iteration,
+                                     uint32_t op) const {
   if (disturbance.network_sigma == 0) return 1;
   return lognormal(disturbance.network_sigma, draw_bits(seed ^ kNetwork, role, instance, iteration, op));
 }

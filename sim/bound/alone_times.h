@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/plan/plan.h"
+#include "sim/bound/bound_program.h"
 
 namespace tandem::sim {
 
