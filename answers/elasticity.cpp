@@ -13,6 +13,7 @@
 #include "answers/fitting.h"
 #include "base/in_parallel.h"
 #include "sim/capacity.h"
+#include "sim/bound/placement.h"
 #include "sim/simulation.h"
 
 namespace tandem::answers {
@@ -71,8 +72,9 @@ std::vector<std::pair<std::string, const Json*>> node_parts(const Json& document
 
 /// Does the order in which messages arrive decide how long steps take?
 bool by_arrival(const Question& q) {
-  const BoundProgram plan = make_plan(prediction_on(q, q.system, q.devices.back()));
-  return !is_static(*plan.program) && !in_lock_step(*plan.program);
+  const Request p = prediction_on(q, q.system, q.devices.back());
+  const auto program = Simulation(p).program(make_cluster(q.system, p.devices));
+  return !is_static(*program) && !in_lock_step(*program);
 }
 
 /// Predicts the rate of a question with one resource perturbed.
