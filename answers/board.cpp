@@ -25,7 +25,7 @@ std::string percent(double gain) { return fmt::format("{:+.1f} %", 100 * gain); 
 
 /// samples/s with so many samples per device; nothing where they do not fit.
 std::optional<double> rate_at(const Question& q, int64_t devices, int64_t batch) {
-  Request p = prediction_on(q, q.system, devices);
+  Request p = request_on(q, q.system, devices);
   p.job.batch = batch;
   if (!memory_on(p, devices).fits()) return std::nullopt;
   return throughput(p);
@@ -161,7 +161,7 @@ std::optional<Placements> placements(const Question& q, const Report& report) {
     auto placed = sets;
     placed.emplace_back("place", fmt::format("{}", fmt::join(choice, ",")));
     const System system = q.system.with(placed);
-    const double rate = throughput(prediction_on(q, system, n));
+    const double rate = throughput(request_on(q, system, n));
     if (rate > out.best.rate * (1 + kSameRate)) out.best = {placed.back().second, rate};
     if (rate < out.worst.rate * (1 - kSameRate)) out.worst = {placed.back().second, rate};
   }

@@ -72,7 +72,7 @@ std::vector<std::pair<std::string, const Json*>> node_parts(const Json& document
 
 /// Does the order in which messages arrive decide how long steps take?
 bool by_arrival(const Question& q) {
-  const Request p = prediction_on(q, q.system, q.devices.back());
+  const Request p = request_on(q, q.system, q.devices.back());
   const auto program = Simulation(p).program(make_cluster(q.system, p.devices));
   return !is_static(*program) && !in_lock_step(*program);
 }
@@ -81,11 +81,11 @@ bool by_arrival(const Question& q) {
 class Perturbed {
  public:
   explicit Perturbed(const Question& q) : q_(q), by_arrival_(by_arrival(q)) {
-    if (q.anchor) scale_ = anchored_scale(prediction_on(q, q.system, q.anchor->devices));
+    if (q.anchor) scale_ = anchored_scale(request_on(q, q.system, q.anchor->devices));
   }
 
   double rate(const Resource& r, double factor, int64_t devices) const {
-    Request p = prediction_on(q_, q_.system, devices);
+    Request p = request_on(q_, q_.system, devices);
     p.anchor_scale = scale_;
     if (by_arrival_ && p.iterations == 0) p.iterations = kRoundsByArrival;
     if (r.speed != nullptr) {
@@ -260,7 +260,7 @@ System perturbed(const Question& q, const Resource& resource, double factor) {
   return q.system.with(sets);
 }
 
-Request prediction_on(const Question& q, const System& system, int64_t devices) {
+Request request_on(const Question& q, const System& system, int64_t devices) {
   Request p = q.request(devices);
   p.system = &system;
   p.check_memory = false;

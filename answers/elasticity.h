@@ -40,7 +40,7 @@ std::vector<Resource> resources_of(const Question& question);
 System perturbed(const Question& question, const Resource& resource, double factor);
 
 /// The question's prediction on a changed system; an anchor stays what it was measured on.
-Request prediction_on(const Question& question, const System& system, int64_t devices);
+Request request_on(const Question& question, const System& system, int64_t devices);
 
 /// The question's samples/s with one resource turned by `factor`. Throws InputError.
 double rate_with(const Question& question, const Resource& resource, double factor, int64_t devices);

@@ -43,7 +43,7 @@ std::optional<double> rate_with(const Question& q, const std::string& model, int
   for (const auto& [path, own] : accelerators(q)) sets.emplace_back(path, model);
   try {
     const System system = q.system.with(sets);
-    return throughput(prediction_on(q, system, devices));
+    return throughput(request_on(q, system, devices));
   } catch (const InputError&) {
     return std::nullopt;  // no such machine, or the model computes in a format that the device lacks
   }

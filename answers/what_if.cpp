@@ -56,7 +56,7 @@ std::string without_sockets(const Question& q, const Report& last) {
   sets.emplace_back("network.transport.name", "rdma");
   try {
     const System system = q.system.with(sets);
-    Request p = prediction_on(q, system, last.devices);
+    Request p = request_on(q, system, last.devices);
     const auto rate = try_rate(p);
     if (!rate || *rate < 1.01 * last.samples_per_second) return "";
     return fmt::format("RDMA instead of sockets would give {} (--set network.transport.name=rdma). ",

@@ -94,7 +94,7 @@ std::string place_of(const Report& r, const Report& other) {
 /// The collective of the workers that moves most bytes, when it runs as a ring inside one node: how often
 /// that ring crosses the cable of `link`, both ways together; 0 when it does not or is shared out.
 double ring_crossings(const Question& q, int64_t devices, LinkId link) {
-  const BoundProgram plan = make_plan(prediction_on(q, q.system, devices));
+  const BoundProgram plan = make_plan(request_on(q, q.system, devices));
   const auto cluster = make_cluster(q.system, devices);
   if (cluster.nodes > 1 || devices < 2) return 0;
   const Program& program = *plan.program;
@@ -117,7 +117,7 @@ double rate_without(const Question& q, const std::vector<Resource>& endless, int
   auto sets = q.sets;
   for (const Resource& r : endless) r.turn(sets, r.most());
   const System system = q.system.with(sets);
-  return throughput(prediction_on(q, system, devices));
+  return throughput(request_on(q, system, devices));
 }
 
 std::string kind_of(const Resource& r) {
@@ -190,7 +190,7 @@ std::string in_the_way(const Report& slow, const Report& fast, const Question* q
   const Remedy remedy = remedy_for(*q, slow, fast);
   const double missing = fast.samples_per_second - slow.samples_per_second;
   if (remedy.kinds.empty() || remedy.rate - slow.samples_per_second < 0.1 * missing) {
-    Request p = prediction_on(*q, q->system, slow.devices);
+    Request p = request_on(*q, q->system, slow.devices);
     p.speeds.latency = kEndless;
     const double rate = throughput(p);
     const bool helps = rate - slow.samples_per_second >= 0.1 * missing;

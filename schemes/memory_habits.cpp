@@ -69,7 +69,7 @@ MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>
                                       : Update::foreach;
   out.decays = o.flag("decay");
   out.fp32_sums = o.text("sums") == "fp32";
-  out.pool_indices = o.text("operators") == "pytorch";
+  out.pytorch_operators = o.text("operators") == "pytorch";
   out.gradients_whole = o.text("gradients") == "whole";
   out.gradients_stay = out.gradients_whole || o.text("gradients") == "zeroed";
   out.buckets = buckets != "none";

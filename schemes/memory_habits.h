@@ -36,10 +36,10 @@ struct MemoryHabits {
   /// RMS norms, gated and composed activations are one each and keep inputs alone, nothing is done in place
   /// at the price of a copy, and an activation that no product reads is recomputed.
   bool fused_kernels = false;
-  /// As PyTorch has it: max-pooling keeps where its maxima were, 8 bytes an output element (one where kernels
+  /// operators=pytorch: max-pooling keeps where its maxima were, 8 bytes an output element (one where kernels
   /// are fused), and what is overwritten in place although backward needs it stays as a copy. Else both keep
   /// their outputs (cuDNN).
-  bool pool_indices = true;
+  bool pytorch_operators = true;
   /// Cross-entropy in eager operations, or in one kernel that writes its gradient over the logits; or no
   /// loss: the sum of the logits is back-propagated, as benchmarks of speed do.
   enum class Loss : uint8_t { eager, fused, sum } loss = Loss::eager;

@@ -21,7 +21,13 @@ int64_t workers_of(const Options& o, const Cluster& cluster) {
     throw InputError(fmt::format("worker=node on {} nodes makes {} workers, not {}", cluster.nodes,
                                  cluster.nodes, workers));
   if (nodes) workers = cluster.nodes;
-  if (workers == 0) workers = std::max<int64_t>(1, cluster.devices / replica_of_hybrid(o));
+  if (workers == 0) {
+    const int64_t each = replica_of_hybrid(o);
+    if (cluster.devices % each != 0)
+      throw InputError(fmt::format("{} devices make no workers of {}, as the split of the model asks",
+                                   cluster.devices, each));
+    workers = cluster.devices / each;
+  }
   if (cluster.devices % workers != 0)
     throw InputError(fmt::format("workers={}: {} devices make no equal workers", workers, cluster.devices));
   return workers;

@@ -67,6 +67,32 @@ Offload most_offloaded(const ResolvedScheme& scheme, Offload has) {
   return {can.optimizer, can.gradients, can.parameters, has.activations};
 }
 
+/// Of schemes whose workers may be more than a device: those that are whole nodes, which share out the model,
+/// and as many samples as fit then.
+std::string node_workers(const Request& p) {
+  const ResolvedScheme& own = *p.job.scheme;
+  const auto& options = own.scheme->options;
+  const bool can = std::any_of(options.begin(), options.end(),
+                               [](const OptionSpec& option) { return option.name == "worker"; });
+  if (!can || own.options.text("worker") == "node" || own.options.count("workers") > 0) return "";
+  ResolvedScheme nodes = own;
+  auto settings = own.options.all();
+  settings.emplace_back("worker", "node");
+  if (own.options.text("sharding") == "none") settings.emplace_back("sharding", "3");
+  nodes.options = Options(options, settings, own.name, {});
+  Request changed = p;
+  changed.job.scheme = &nodes;
+  const int64_t batch = fits(memory_of(changed), p.devices) ? p.job.batch : largest_batch(changed);
+  if (batch == 0) return "";
+  std::vector<std::string> set;
+  for (const OptionSpec& option : options) {
+    const std::string& value = nodes.options.text(option.name);
+    if (value != option.fallback) set.push_back(fmt::format("{}={}", option.name, value));
+  }
+  const std::string fewer = batch == p.job.batch ? "" : fmt::format(" and --batch {}", batch);
+  return fmt::format("--scheme {}:{}{}", own.name, fmt::join(set, ","), fewer);
+}
+
 /// What lets it fit, in words; each tried, from the changes that cost least time on. A change of more things
 /// is named only where it takes fewer devices, and offload only where more devices than asked are needed
 /// without.
@@ -82,6 +108,7 @@ std::vector<std::string> remedies(const Request& p) {
     half.memory.emplace_back("weights", "half");
     if (fits(memory_of(half), p.devices)) out.push_back("--memory weights=half");
   }
+  if (std::string nodes = node_workers(p); !nodes.empty()) out.push_back(std::move(nodes));
   int64_t least = INT64_MAX;
   for (int i = 0; i < 8; ++i) {
     const bool offload = (i & 4) != 0, change_scheme = (i & 2) != 0, again = (i & 1) != 0;
@@ -133,6 +160,7 @@ std::string tightest_device(const Request& p, const MemoryUse& m) {
 
 /// "1,052 GiB".
 std::string gib_text(Bytes bytes) {
+  if (bytes.n < (int64_t{1} << 30)) return to_text(bytes);
   const int64_t gib = (bytes.n + (int64_t{1} << 29)) >> 30;
   return gib < 1000 ? fmt::format("{} GiB", gib) : fmt::format("{},{:03} GiB", gib / 1000, gib % 1000);
 }

@@ -156,7 +156,13 @@ void swap_device(Json& document, const std::string& model, const Place& place) {
   std::vector<std::string> entries;
   for (const auto& [pattern, spec] : document.at("devices").members()) {
     const Json& own = spec.at("model");
-    if (Device::load(own.as_text(), own.place()).kind != Device::Kind::cpu) entries.push_back(pattern);
+    const Device::Kind kind = Device::load(own.as_text(), own.place()).kind;
+    if (kind == Device::Kind::cpu) continue;
+    if (kind != device.kind)
+      throw InputError(
+          place, fmt::format("{} does not go where {} is: GPUs and TPUs are joined by links of other kinds",
+                             device.name, own.as_text()));
+    entries.push_back(pattern);
   }
   if (entries.empty()) throw InputError(place, "this system has no accelerators to swap");
   for (const std::string& pattern : entries) document.set_path("devices." + pattern + ".model", model, place);

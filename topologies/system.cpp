@@ -175,15 +175,17 @@ void check_link_class(const Json& document, const std::string& path, const Place
                                printable(kind), fmt::join(links->keys(), ", ")));
 }
 
+void change(Json& document, const std::string& path, const std::string& value, const Place& place) {
+  if (edit(document, path, value, place)) return;
+  check_link_class(document, path, place);
+  if (path.rfind("faults.", 0) == 0 && document.is_object() && document.find("faults") == nullptr)
+    document.set("faults", Json::make_object(place));  // most files have none
+  document.set_path(path, value, place, true);
+}
+
 void apply(const System::Sets& sets, Json& document) {
-  for (const auto& [path, value] : sets) {
-    const Place place{std::make_shared<const std::string>(set_option(path, value)), 0, 0};
-    if (edit(document, path, value, place)) continue;
-    check_link_class(document, path, place);
-    if (path.rfind("faults.", 0) == 0 && document.is_object() && document.find("faults") == nullptr)
-      document.set("faults", Json::make_object(place));  // most files have none
-    document.set_path(path, value, place, true);
-  }
+  for (const auto& [path, value] : sets)
+    change(document, path, value, Place{std::make_shared<const std::string>(set_option(path, value)), 0, 0});
 }
 
 /// A file that only says what differs from another: that one, changed as the command line would.
@@ -201,8 +203,10 @@ Json extended(Json own, const std::string& file) {
   anchor_devices(out, path);
   if (const Json* set = own.find("set")) {
     for (const auto& [key, value] : set->members()) {
-      if (edit(out, key, value.as_text(), value.place())) continue;
-      out.set_path(key, value.as_text(), value.place(), true);
+      if (value.is_object() && key.find('.') == std::string::npos)
+        out.set(key, value);  // a whole part, as another network
+      else
+        change(out, key, value.as_text(), value.place());
     }
   }
   for (const char* key : {"name", "summary"}) out.set(key, own.at(key));

@@ -280,7 +280,7 @@ void SystemReader::host() {
               "shared_storage", "shared_operations", "shared_metadata", "shared_latency", "memory",
               "page_cache", "jitter", "source", "note"});
   HostInfo& host = kind().host;
-  host.cores = static_cast<int>(spec->integer("cores", 0, 0, 1'000'000));
+  host.cores = static_cast<int>(spec->integer("cores", 0, 1, 1'000'000));
   host.core_speed = spec->real("core_speed", 1, 1e-3, 1e3);
   host.jitter = spec->real("jitter", host.jitter, 0, 1);
   storage(*spec, "local", host.local_storage, host.local_limits);

@@ -28,13 +28,13 @@ std::string target_text(const TrainingProgress& p) {
   return "";
 }
 
-/// "3.2 h", of whatever length.
+/// "3.2 h", of whatever length up to that of times that options take.
 std::string duration_text(double seconds) {
   constexpr double kHour = 3600, kDay = 24 * kHour;
   if (seconds < 120) return fmt::format("{:.3g} s", seconds);
   if (seconds < 2 * kHour) return fmt::format("{:.3g} min", seconds / 60);
   if (seconds < 2 * kDay) return fmt::format("{:.3g} h", seconds / kHour);
-  return grouped(seconds / kDay) + " days";
+  return seconds < 30'000 * 365.25 * kDay ? grouped(seconds / kDay) + " days" : "more than 30,000 years";
 }
 
 std::string needed_text(const TrainingProgress& p) {

@@ -80,10 +80,13 @@ std::string beyond_perfect_text(const std::vector<Report>& reports) {
     return at == x.kernels.end() ? 0.0 : at->share;
   };
   if (update(r) * r.iteration_median > 0.7 * update(*base) * base->iteration_median) return "";
+  const double launches =
+      base->time_share.launch - r.time_share.launch * r.iteration_median / base->iteration_median;
   return fmt::format(
-      "Efficiency above 100 %: the optimiser's update takes {:.0f} % of the step on {} device{}, and {} "
+      "Efficiency above 100 %: the optimiser's update takes {:.0f} % of the step on {} device{}{}, and {} "
       "devices divide it.",
-      100 * update(*base), base->devices, base->devices == 1 ? "" : "s", r.devices);
+      100 * update(*base), base->devices, base->devices == 1 ? "" : "s",
+      launches < 0.005 ? "" : fmt::format(" and its launches some {:.0f} %", 100 * launches), r.devices);
 }
 
 std::string bound_by(const Report& r) {

@@ -142,7 +142,8 @@ struct RoleCosts {
   /// The host waits for each message between stages before it issues what follows.
   bool awaits_messages = false;
   bool awaits_sends = false;  ///< the same for what it sends
-  /// [op]: the host reads what this compute op made before it issues what follows. Empty: it never does.
+  /// [op]: the host waits for what this op made or brought before it issues what follows: a step's samples,
+  /// results that it reads. Empty: for nothing.
   std::vector<bool> awaited = {};
   /// Of a role that runs per message: what instance i applies takes the device on which instance i of the
   /// senders computes, whose op that runs meanwhile ends so much later.

@@ -92,7 +92,7 @@ class StockCosts : public Costs {
         if (launched(op)) sum += begin_micro_batch(op, part.routine < 0 ? op.micro : part.micro, begun, at);
         sum += issued_by(op, known, at);
         out.issued.push_back(sum);
-        if (!launched(op) || !recipe_.host.awaits_counts || !counts(program().tasks[op.what])) continue;
+        if (!awaits(op, part.routine < 0 ? op.micro : part.micro)) continue;
         out.awaited.resize(role.ops.size());
         out.awaited[part.first + i] = true;
       }
@@ -253,15 +253,18 @@ class StockCosts : public Costs {
     return std::any_of(task.kernels.begin(), task.kernels.end(), [](const Kernel& k) { return k.counts; });
   }
 
+  /// The host takes a step's samples from the loader before it issues its work, and reads how many tokens
+  /// each expert gets.
+  bool awaits(const Op& op, uint32_t micro) const {
+    if (op.kind == OpKind::copy) return micro == 0 && program().copies[op.what].kind == CopyKind::input;
+    return launched(op) && recipe_.host.awaits_counts && counts(program().tasks[op.what]);
+  }
+
   /// An update that the host issues when its gradients are summed: nothing hides that.
   bool issued_late(const Task& task) const {
     return task.pass == Pass::update && recipe_.host.awaits_sums && input().cluster.devices > 1;
   }
 
-  /// What the host takes to issue a task of a GPU; an anchor scales what one device shows of it. Where one
-  /// process drives all devices, forward holds the interpreter's lock, device after device; backward has a
-  /// thread per device that needs none, but what it adds to gradients of other readers takes memory from the
-  /// one allocator of the process.
   /// What the host does before the first work of each micro-batch.
   Time begin_micro_batch(const Op& op, uint32_t micro, std::vector<bool>& begun, VertexId at) {
     if (program().tasks[op.what].pass == Pass::update) return {};
@@ -287,6 +290,10 @@ class StockCosts : public Costs {
     return Time::from_seconds(seconds);
   }
 
+  /// What the host takes to issue a task of a GPU; an anchor scales what one device shows of it. Where one
+  /// process drives all devices, forward holds the interpreter's lock, device after device; backward has a
+  /// thread per device that needs none, but what it adds to gradients of other readers takes memory from the
+  /// one allocator of the process.
   double issue_seconds(const Task& task, VertexId at) {
     const CostInput& in = input();
     double seconds = issue_time(recipe_, task, in.job.precision, *in.job.optimizer).seconds();

@@ -355,7 +355,7 @@ void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t star
   const uint32_t ended = state.op;
   recorder_.op(r, instance, state.iteration, ended, {state.ready, start, now_, last}, weight_[global]);
   recorder_.makespan(now_);
-  if (info.issues && HostClock::waits_for(*info.costs, info.ops[ended].kind, ended))
+  if (info.issues && HostClock::waits_for(*info.costs, info.ops[ended].kind, ended, state.iteration))
     host_[global].ended(*info.costs, class_of(info, instance), ended, state.iteration, now_);
   state.op = info.next[ended];
   state.state = State::blocked;

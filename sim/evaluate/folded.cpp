@@ -217,7 +217,8 @@ class FoldedRole {
       const OpPlace op{&part, i, &ops_.stored(part, i)};
       routine.repeats = routine.repeats && op.op->always();
       if (i < routine.before) continue;
-      if (HostClock::waits_for(costs_, op.op->kind, op.index())) routine.awaited.push_back(i);
+      if (op.op->kind != OpKind::copy && HostClock::waits_for(costs_, op.op->kind, op.index(), 0))
+        routine.awaited.push_back(i);
       for (const Dep& dep : op.op->deps) {
         if (dep.op < routine.before && lane(dep.op) != Lane::compute) routine.inputs.push_back(dep.op);
       }
@@ -337,7 +338,7 @@ class FoldedRole {
         if (late_ > 0 && tracks) recorder_.launch(late_);
         lane += std::max<int64_t>(late_, 0);
     }
-    if (HostClock::waits_for(costs_, op.kind, o)) hold_host(o, lane);
+    if (HostClock::waits_for(costs_, op.kind, o, iteration_)) hold_host(o, lane);
     if (lane >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
     recorder_.hash(
         recorder_.hashes() ? Recorder::mark(Recorder::stem(r_, iteration_, o), start, lane) * weight_ : 0,

@@ -28,9 +28,10 @@ class HostClock {
     return begin(costs, of_class, iteration, waited) + costs.issued[of_class][op].ps;
   }
 
-  /// The host waits for an op before it issues what follows: for a message, or for a result that it reads.
-  static bool waits_for(const RoleCosts& costs, OpKind kind, uint32_t op) {
-    if (costs.issued.empty()) return false;
+  /// The host waits for an op before it issues what follows: for a message, for a result that it reads, or
+  /// for the first samples; later ones are there before it asks, unless the device waits for them too.
+  static bool waits_for(const RoleCosts& costs, OpKind kind, uint32_t op, uint32_t iteration) {
+    if (costs.issued.empty() || (kind == OpKind::copy && iteration > 0)) return false;
     if (kind == OpKind::recv) return costs.awaits_messages;
     return kind == OpKind::send ? costs.awaits_sends : !costs.awaited.empty() && costs.awaited[op];
   }

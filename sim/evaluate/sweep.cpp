@@ -260,7 +260,7 @@ class RoleSweep {
 
   /// The host goes on when an op that it waits for has ended.
   void hold_host(uint32_t o, const Row& lane) {
-    if (!HostClock::waits_for(costs_, role_.ops[o].kind, o)) return;
+    if (!HostClock::waits_for(costs_, role_.ops[o].kind, o, iteration_)) return;
     for (uint32_t i = 0; i < host_.size(); ++i) {
       host_[i].ended(costs_, class_of(i), o, iteration_, lane[i]);
       begin_[i] = host_[i].begin(costs_, class_of(i), iteration_, waited_[i]);

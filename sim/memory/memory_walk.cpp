@@ -113,7 +113,7 @@ std::vector<Walk::Id> Walk::own(uint32_t i, Life life) {
   int64_t largest = 0;
   for (const OwnTensor& o : work_.layers[i].own) {
     // A copy of what is overwritten in place.
-    if (o.composed && work_.layers[i].in_place && !in_.habits.pool_indices) continue;
+    if (o.composed && work_.layers[i].in_place && !in_.habits.pytorch_operators) continue;
     if (o.life != life || spared(o) || work_.recompute.drops_own(work_.layers[i], o)) continue;
     const int64_t size = o.size > 0 ? o.size : softmax || wide ? 4 : element_bytes(work_.precision);
     if (o.size == 0) largest = std::max(largest, o.elements);
@@ -138,7 +138,7 @@ bool Walk::gates(uint32_t i) const {
 
 bool Walk::keeps_input(uint32_t i) const {
   const Lowered& l = work_.layers[i];
-  if (in_.habits.fused_kernels && in_.habits.pool_indices && layers_[i].type->name == "max-pool")
+  if (in_.habits.fused_kernels && in_.habits.pytorch_operators && layers_[i].type->name == "max-pool")
     return false;
   return l.keeps_input || (!l.in_place && std::any_of(l.own.begin(), l.own.end(),
                                                       [&](const OwnTensor& o) { return spared(o); }));
@@ -239,7 +239,7 @@ void Walk::keep_output(uint32_t i) {
   const Lowered& l = work_.layers[i];
   const bool fused = in_.habits.fused_kernels;
   if (!l.keeps_output || n.remakes || (fused && l.cheap == Lowered::Cheap::activation)) return;
-  if (layers_[i].type->name == "max-pool" && in_.habits.pool_indices)
+  if (layers_[i].type->name == "max-pool" && in_.habits.pytorch_operators)
     n.kept.push_back(t_.make(tensor(elements(layers_[i].output), fused ? 1 : 8)));
   else
     n.kept.push_back(t_.hold(n.output));

@@ -105,5 +105,14 @@ TEST(PredictData, TakesWhatRunTakes) {
   EXPECT_EQ(tool({"predict", "--model", "digits-mlp", "--system", "dgx1-v100", "--data", "digit"}).status, 3);
 }
 
+/// Where nothing is left of the time, no figure of fifty digits.
+TEST(TimeToTarget, WithoutEndIsSaid) {
+  const ChildResult result =
+      tool({"predict", "--model", "gpt2", "--system", "dgx1-v100", "--devices", "2", "--batch", "1",
+            "--tokens", "1e12", "--mtbf", "1000h", "--checkpoint-cost", "100000h"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("more than 30,000 years"));
+}
+
 }  // namespace
 }  // namespace tandem::tests

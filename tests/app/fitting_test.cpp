@@ -69,5 +69,28 @@ TEST(Fitting, HostsAreFullToo) {
   EXPECT_EQ(enough.status, 0) << enough.err;
 }
 
+/// Whoever trains by workers and asks for too large a model has nodes in mind.
+TEST(Fitting, WorkersOfWholeNodesAreNamedWhereTheSchemeHasThem) {
+  const std::string asked =
+      "predict --model gpt2-xl:sequence=512 --system dgx1-v100 --set nodes=2 --devices 16 --optimizer adamw "
+      "--input synthetic --quiet --format json --batch ";
+  for (const std::string scheme : {"diloco:every=50", "local-sgd", "bmuf"}) {
+    const ChildResult none = tool(words(asked + "4 --scheme " + scheme));
+    EXPECT_EQ(none.status, 3) << none.out;
+    EXPECT_THAT(none.err,
+                HasSubstr("--scheme " + scheme + (scheme[0] == 'd' ? "," : ":") + "worker=node,sharding=3"));
+    const std::size_t at = none.err.find("--scheme "), batch = none.err.find(" and --batch ", at);
+    const std::string offered =
+        none.err.substr(at, none.err.find_first_of(" ,;", at + 9 + scheme.size() + 23) - at);
+    const bool fewer = batch == at + offered.size();
+    const ChildResult there =
+        tool(words(asked + (fewer ? none.err.substr(batch + 13, 1) : "4") + " " + offered));
+    EXPECT_EQ(there.status, 0) << there.err;
+  }
+  const ChildResult other = tool(words(asked + "4 --scheme gossip"));
+  EXPECT_EQ(other.status, 3);
+  EXPECT_THAT(other.err, Not(HasSubstr("worker=node")));
+}
+
 }  // namespace
 }  // namespace tandem::tests

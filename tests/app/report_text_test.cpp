@@ -56,6 +56,12 @@ TEST(ReportText, EfficiencyAbovePerfectIsTheDividedUpdate) {
       app::beyond_perfect_text({one, eight}),
       "Efficiency above 100 %: the optimiser's update takes 20 % of the step on 1 device, and 8 devices "
       "divide it.");
+  one.time_share.launch = 0.1;
+  eight.time_share.launch = 0.02;
+  EXPECT_EQ(
+      app::beyond_perfect_text({one, eight}),
+      "Efficiency above 100 %: the optimiser's update takes 20 % of the step on 1 device and its launches "
+      "some 8 %, and 8 devices divide it.");
   EXPECT_EQ(app::beyond_perfect_text({eight}), "") << "of one device nothing is known";
   eight.scaling_efficiency = 0.99;
   EXPECT_EQ(app::beyond_perfect_text({one, eight}), "");

@@ -41,10 +41,12 @@ std::string Asked::text() const {
   if (optimizer != "momentum") out += fmt::format(" --optimizer {}", optimizer);
   for (const auto& [path, value] : sets) out += fmt::format(" --set {}={}", path, value);
   if (recompute) out += " --recompute blocks";
-  if (offload) out += " --offload optimizer";
+  if (offload.any()) out += " --offload " + offload.text();
+  if (!recipe.empty()) out += " --recipe " + recipe;
   if (!input) out += " --input synthetic";
   if (compute_speed != 1) out += fmt::format(" (kernels {} times as fast)", compute_speed);
   if (seed != 1) out += fmt::format(" --seed {}", seed);
+  if (iterations != 0) out += fmt::format(" --iterations {}", iterations);
   return out;
 }
 
@@ -56,23 +58,28 @@ const System& Answers::system(const std::string& name,
   return at != systems_.end() ? at->second : systems_.emplace(key, System::load(name, sets)).first->second;
 }
 
+const Graph& Answers::graph(const std::string& model) {
+  const auto at = graphs_.find(model);
+  return at != graphs_.end() ? at->second : graphs_.emplace(model, Graph::load(model)).first->second;
+}
+
 const Report* Answers::ask_memory(const Asked& asked) {
   const auto [at, fresh] = reports_.try_emplace(asked.text());
   std::optional<Report>& answer = at->second;
   if (!fresh) return answer ? &*answer : nullptr;
   try {
-    const ResolvedScheme scheme = resolve_scheme(asked.scheme, Place{});
-    auto graph = graphs_.find(asked.model);
-    if (graph == graphs_.end()) graph = graphs_.emplace(asked.model, Graph::load(asked.model)).first;
-    Request p =
-        prediction_of(graph->second, system(asked.system, asked.sets), scheme, asked.devices, asked.batch);
+    ResolvedScheme scheme = resolve_scheme(asked.scheme, Place{});
+    if (!asked.recipe.empty()) scheme.recipe = load_recipe(asked.recipe, Place{});
+    Request p = prediction_of(graph(asked.model), system(asked.system, asked.sets), scheme, asked.devices,
+                                 asked.batch);
     p.job.optimizer = &optimizer(asked.optimizer);
     p.job.input = asked.input;
     p.job.precision = asked.precision;
     p.job.recompute = {.blocks = asked.recompute};
-    p.job.offload = {.optimizer = asked.offload};
+    p.job.offload = asked.offload;
     p.speeds.compute = asked.compute_speed;
     p.seed = asked.seed;
+    p.iterations = asked.iterations;
     answer = simulate(p);
     if (asked.devices > 1) answer->timeline.clear();  // most of a report
   } catch (const InputError&) {

@@ -21,9 +21,12 @@ struct Asked {
   Precision precision = Precision::fp32;
   int64_t batch = 8, devices = 1;
   std::vector<std::pair<std::string, std::string>> sets = {};
-  bool recompute = false, offload = false, input = true;
+  bool recompute = false, input = true;
+  Offload offload = {};
+  std::string recipe = "";  ///< "": the scheme's
   double compute_speed = 1;
   uint64_t seed = 1;
+  int32_t iterations = 0;
   /// As the options of predict.
   std::string text() const;
 };
@@ -36,6 +39,7 @@ class Answers {
   /// Null only where the program refuses.
   const Report* ask_memory(const Asked& asked);
   const System& system(const std::string& name, const std::vector<std::pair<std::string, std::string>>& sets);
+  const Graph& graph(const std::string& model);
   std::size_t asked() const { return reports_.size(); }
   std::size_t given() const;  ///< of them by a model that fits
 

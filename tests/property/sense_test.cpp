@@ -6,7 +6,11 @@
 
 #include <cmath>
 
+#include "app/analysis/aims.h"
+#include "app/analysis/elasticity.h"
 #include "base/json.h"
+#include "models/adapter.h"
+#include "models/optimizer.h"
 #include "tests/property/questions.h"
 
 namespace tandem::tests {
@@ -84,6 +88,16 @@ std::string SeedsHardlyMatter(Answers& answers, const Asked& a) {
   const double ratio = rate(answers.ask(other)) / rate(answers.ask(a));
   return !(ratio > 0) || (ratio > 0.95 && ratio < 1.05) ? ""
                                                         : fmt::format("another seed: {:.3f} times", ratio);
+}
+
+/// A step is as long after a hundred as after ten: nothing that only its first ones find is counted.
+std::string LongerSimulationsTellTheSame(Answers& answers, const Asked& a) {
+  Asked longer = a;
+  longer.iterations = 100;
+  const double ratio = rate(answers.ask(longer)) / rate(answers.ask(a));
+  return !(ratio > 0) || (ratio > 0.985 && ratio < 1.015)
+             ? ""
+             : fmt::format("a hundred iterations: {:.3f} times", ratio);
 }
 
 // --- more of a machine never hurts
@@ -170,11 +184,49 @@ std::string RecomputationCostsTimeAndSavesMemory(Answers& answers, const Asked& 
 
 std::string OffloadingTheOptimizerSavesMemory(Answers& answers, const Asked& a) {
   Asked offloaded = a;
-  offloaded.offload = true;
+  offloaded.offload = {.optimizer = true};
   const Report *device = answers.ask_memory(a), *host = answers.ask_memory(offloaded);
   if (device == nullptr || host == nullptr) return "";
   if (more(*host, *device)) return "a device needs more memory for what is not on it";
   return host->memory.host > Bytes{} ? "" : "what is offloaded is nowhere";
+}
+
+/// What stays of a model's states in the memory of a host is no more than that has.
+std::string HostsHoldWhatTheyHave(Answers& answers, const Asked& a) {
+  if (answers.ask(on(a, 1)) == nullptr) return "";
+  Asked large = a;
+  large.model = a.batch % 2 == 0 ? "llama3-70b:sequence=1024" : "llama2-70b:sequence=1024";
+  large.system = "workstation-2x";
+  large.sets = {{"device", a.precision == Precision::fp16 ? "rtx-4090" : "rtx-5090"}};
+  large.scheme = "deepspeed-zero3";
+  large.optimizer = "adamw";
+  large.precision = Precision::bf16;
+  large.batch = 1;
+  large.devices = 2;
+  large.recompute = true;
+  large.offload = {.optimizer = true, .gradients = true, .parameters = true};
+  const Report* r = answers.ask_memory(large);
+  return r != nullptr && r->fits ? "a terabyte of states fits a workstation's host" : "";
+}
+
+std::string CompiledModelsKeepLess(Answers& answers, const Asked& a) {
+  Asked eager = a;
+  eager.model = a.batch % 2 == 0 ? "llama2-7b:sequence=1024" : "llama2-7b:sequence=2048";
+  eager.system = "dgx-h100";
+  eager.scheme = "pytorch-fsdp";
+  eager.optimizer = "adamw";
+  eager.precision = Precision::bf16;
+  eager.batch = 1;
+  eager.devices = 8;
+  eager.recipe = "pytorch";
+  Asked compiled = eager;
+  compiled.recipe = "pytorch-compiled";
+  const Report *much = answers.ask_memory(eager), *little = answers.ask_memory(compiled);
+  if (much == nullptr || little == nullptr) return "";
+  return static_cast<double>(little->memory.activations.n) <
+                 0.9 * static_cast<double>(much->memory.activations.n)
+             ? ""
+             : "a compiled model keeps as many activations";
 }
 
 // --- more samples, more devices
@@ -297,6 +349,64 @@ std::string NewerGenerationsAreNoSlower(Answers& answers, const Asked& a) {
   return "";
 }
 
+// --- what is beside a report
+// -------------------------------------------------------------------------------------
+
+/// As the program asks.
+Question question(const Asked& a) {
+  Question q{.graph = Graph::load(a.model),
+             .system = System::load(a.system, a.sets),
+             .scheme = resolve_scheme(a.scheme, Place{}),
+             .system_text = a.system,
+             .sets = a.sets,
+             .devices = {a.devices},
+             .anchor = {},
+             .disturbance = {},
+             .beside = {}};
+  q.batch = a.batch;
+  q.precision = a.precision;
+  q.optimizer = &optimizer(a.optimizer);
+  return q;
+}
+
+std::string ElasticitiesAreNotBelowZero(Answers& answers, const Asked& a) {
+  const Report* r = answers.ask(a);
+  if (r == nullptr || a.devices < 8) return "";  // each is some ten predictions
+  Report report = *r;
+  find_bottleneck(question(a), report);
+  const double elasticity = report.bottleneck.elasticity.value_or(0);
+  if (report.bottleneck.gain_if_unlimited.value_or(0) < 0) return "no limit to the bottleneck is a loss";
+  return elasticity >= 0 ? "" : fmt::format("elasticity of {}: {}", report.bottleneck.resource, elasticity);
+}
+
+std::string TimeToATargetCountsFailures(Answers& answers, const Asked& a) {
+  const Report* r = answers.ask(a);
+  if (r == nullptr) return "";
+  const Question q = question(a);
+  app::Aims aims;
+  aims.target = app::ProgressQuestion{.target = TrainingProgress::Target::samples, .value = 1e9};
+  Report whole = *r, failing = *r;
+  app::add_aims(aims, q, whole);
+  aims.failures = app::Failures{.node_mtbf = 1000 * 3600.0};
+  app::add_aims(aims, q, failing);
+  const double longer = *failing.progress->seconds / *whole.progress->seconds, kept = failing.goodput->share;
+  return kept < 1 && std::abs(longer * kept - 1) < 1e-6
+             ? ""
+             : fmt::format("{:.4f} of the rate, {:.4f} times as long", kept, longer);
+}
+
+std::string NamesOfNothingAreRefused(Answers& answers, const Asked& a) {
+  const Graph& graph = answers.graph(a.model);
+  for (const char* on : {"attention+mpl", "qvk", "fc1+nothing"}) {
+    try {
+      with_adapter(graph, parse_adapter(fmt::format("lora:rank=8,on={}", on), Place{}), Place{});
+      return fmt::format("an adapter on {} is made", on);
+    } catch (const InputError&) {
+    }
+  }
+  return "";
+}
+
 /// Tries a rule on `questions` questions of every seed; prints every answer that offends it.
 void try_rule(const Rule& rule, int questions) {
   Answers answers;
@@ -308,7 +418,8 @@ void try_rule(const Rule& rule, int questions) {
       EXPECT_EQ(offence, "") << "seed " << seed << ": tandem predict " << asked.text();
     }
   }
-  EXPECT_GT(answers.given(), answers.asked() / 2) << "most questions must have an answer";
+  EXPECT_TRUE(answers.asked() == 0 || answers.given() > answers.asked() / 2)
+      << "most questions must have an answer";
 }
 
 #define TANDEM_RULE(name) \
@@ -321,19 +432,24 @@ const auto rule_name = [](const testing::TestParamInfo<Rule>& info) { return std
 
 INSTANTIATE_TEST_SUITE_P(
     Of, Sense,
-    testing::Values(
-        TANDEM_RULE(SharesAddUpToOne), TANDEM_RULE(RateLiesInItsInterval),
-        TANDEM_RULE(RateIsSamplesOverSeconds), TANDEM_RULE(SpeedupIsAgainstItsBase),
-        TANDEM_RULE(SeedsHardlyMatter), TANDEM_RULE(WiderLinksNeverSlow), TANDEM_RULE(DeeperBuffersNeverSlow),
-        TANDEM_RULE(FasterKernelsNeverSlow), TANDEM_RULE(TwiceTheKernelSpeedGivesAtMostTwice),
-        TANDEM_RULE(TwiceTheMachineGivesMoreAndAtMostTwice), TANDEM_RULE(SlowDevicesNeverHelp),
-        TANDEM_RULE(InputThatIsThereNeverSlows), TANDEM_RULE(RecomputationCostsTimeAndSavesMemory),
-        TANDEM_RULE(OffloadingTheOptimizerSavesMemory), TANDEM_RULE(MoreSamplesADeviceNeverLowerTheRate),
-        TANDEM_RULE(MemoryGrowsWithTheBatch), TANDEM_RULE(MemoryNeverGrowsWithTheDevices),
-        TANDEM_RULE(ShardingNeverNeedsMoreMemory), TANDEM_RULE(MoreDevicesLoseOnlyToCommunication),
-        TANDEM_RULE(SecondNodesNeverMoreThanDouble), TANDEM_RULE(AccumulationNeverLowersTheRate),
-        TANDEM_RULE(NothingScalesBetterThanPerfectly), TANDEM_RULE(ShardedUpdatesSaveLittle),
-        TANDEM_RULE(SmallerFormatsNeverSlow), TANDEM_RULE(NewerGenerationsAreNoSlower)),
+    testing::Values(TANDEM_RULE(SharesAddUpToOne), TANDEM_RULE(RateLiesInItsInterval),
+                    TANDEM_RULE(RateIsSamplesOverSeconds), TANDEM_RULE(SpeedupIsAgainstItsBase),
+                    TANDEM_RULE(SeedsHardlyMatter), TANDEM_RULE(LongerSimulationsTellTheSame),
+                    TANDEM_RULE(HostsHoldWhatTheyHave), TANDEM_RULE(CompiledModelsKeepLess),
+                    TANDEM_RULE(ElasticitiesAreNotBelowZero), TANDEM_RULE(TimeToATargetCountsFailures),
+                    TANDEM_RULE(NamesOfNothingAreRefused), TANDEM_RULE(WiderLinksNeverSlow),
+                    TANDEM_RULE(DeeperBuffersNeverSlow), TANDEM_RULE(FasterKernelsNeverSlow),
+                    TANDEM_RULE(TwiceTheKernelSpeedGivesAtMostTwice),
+                    TANDEM_RULE(TwiceTheMachineGivesMoreAndAtMostTwice), TANDEM_RULE(SlowDevicesNeverHelp),
+                    TANDEM_RULE(InputThatIsThereNeverSlows),
+                    TANDEM_RULE(RecomputationCostsTimeAndSavesMemory),
+                    TANDEM_RULE(OffloadingTheOptimizerSavesMemory),
+                    TANDEM_RULE(MoreSamplesADeviceNeverLowerTheRate), TANDEM_RULE(MemoryGrowsWithTheBatch),
+                    TANDEM_RULE(MemoryNeverGrowsWithTheDevices), TANDEM_RULE(ShardingNeverNeedsMoreMemory),
+                    TANDEM_RULE(MoreDevicesLoseOnlyToCommunication),
+                    TANDEM_RULE(SecondNodesNeverMoreThanDouble), TANDEM_RULE(AccumulationNeverLowersTheRate),
+                    TANDEM_RULE(NothingScalesBetterThanPerfectly), TANDEM_RULE(ShardedUpdatesSaveLittle),
+                    TANDEM_RULE(SmallerFormatsNeverSlow), TANDEM_RULE(NewerGenerationsAreNoSlower)),
     rule_name);
 
 }  // namespace

@@ -81,11 +81,50 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"torus", R"({"dimensions": 1})", 1}, Case{"ring", "{}", 1},
                     Case{"dragonfly", R"({"down": 2, "routers": 2, "global": 4})", 1},
                     Case{"dragonfly", R"({"down": 3, "routers": 4, "global": 2})", 2},
-                    Case{"dragonfly", R"({"down": 1, "routers": 1, "global": 40})", 1}));
+                    Case{"dragonfly", R"({"down": 1, "routers": 1, "global": 40})", 1},
+                    Case{"sites", R"({"sites": {"usa": {"bandwidth": "1GB/s"}}})", 2},
+                    Case{"sites", R"({"sites": {"usa": {"bandwidth": "1GB/s", "nodes": 1},
+                                                "europe": {"bandwidth": "2GB/s"},
+                                                "asia": {"bandwidth": "1GB/s"}}})",
+                         3}));
 
 TEST(Blocks, RegistryHoldsExactlyTheTestedOnes) {
   EXPECT_EQ(blocks_registry().names(),
-            (std::vector<std::string>{"single", "fat_tree", "torus", "ring", "dragonfly"}));
+            (std::vector<std::string>{"single", "fat_tree", "torus", "ring", "dragonfly", "sites"}));
+}
+
+TEST(Sites, HaveTheirNodesInOrderAndALineEach) {
+  const auto network =
+      make("sites", 9, 2,
+           R"({"sites": {"usa": {"bandwidth": "4GB/s", "nodes": 4}, "europe": {"bandwidth": "1GB/s"},
+                                          "asia": {"bandwidth": "0.5GB/s"}}})");
+  std::vector<uint64_t> links;
+  network->route({3, 0}, {7, 1}, links);
+  std::vector<std::string> labels;
+  for (const uint64_t link : links) labels.push_back(network->label(link));
+  EXPECT_EQ(labels, (std::vector<std::string>{"node3/port0>usa", "usa>internet", "internet>asia",
+                                              "asia>node7/port1"}));
+  EXPECT_EQ(network->bandwidth(links[0]).bytes_per_second, 12.5e9);
+  EXPECT_EQ(network->bandwidth(links[1]).bytes_per_second, 4e9);
+  EXPECT_EQ(network->bandwidth(links[2]).bytes_per_second, 0.5e9);
+  const NodeRange usa = network->below(links[1]), asia = network->below(links[2]);
+  EXPECT_EQ(std::pair(usa.first, usa.last), std::pair(int64_t{0}, int64_t{4}));
+  EXPECT_EQ(std::pair(asia.first, asia.last), std::pair(int64_t{7}, int64_t{9}));
+  links.clear();
+  network->route({4, 0}, {6, 0}, links);
+  EXPECT_EQ(links.size(), 2u) << "within a site nothing crosses the wide network";
+}
+
+TEST(Sites, RefuseWhatIsNoDivisionOfTheNodes) {
+  for (const char* sites :
+       {R"({})", R"({"a": {"bandwidth": "1GB/s", "nodes": 5}})",
+        R"({"a": {"bandwidth": "1GB/s", "nodes": 3}})",
+        R"({"a": {"bandwidth": "1GB/s", "nodes": 3}, "b": {"bandwidth": "1GB/s", "nodes": 3}})",
+        R"({"a": {"nodes": 4}})", R"({"a": {"bandwidth": "fast"}})",
+        R"({"internet": {"bandwidth": "1GB/s"}})", R"({"a:b": {"bandwidth": "1GB/s"}})",
+        R"({"": {"bandwidth": "1GB/s"}})", R"([])", R"("a")", R"({"a": {"bandwidth": "1GB/s", "node": 4}})"})
+    EXPECT_THROW(make("sites", 4, 1, std::string(R"({"sites": )") + sites + "}"), InputError) << sites;
+  EXPECT_THROW(make("sites", 4, 1, "{}"), InputError);
 }
 
 /// The nodes below a link are those from which it leads to nodes that are not.

@@ -75,6 +75,30 @@ TEST(SystemNames, NewerSystemsAreWhatTheyExtend) {
       HasSubstr("nvlink"));
 }
 
+TEST(SystemNames, WhatExtendsTakesFaultsAndWholeParts) {
+  const auto from = [](const std::string& set) {
+    return System::from_json(Json::parse(
+        R"({"name": "x", "summary": "s", "extends": "dgx-h100", "set": {"nodes": "4", )" + set + "}}",
+        "mine.json"));
+  };
+  EXPECT_THAT(from(R"("faults.leaf0:spine1-0": "0.5")").faults(),
+              ::testing::ElementsAre("leaf0:spine1-0 at 50 %"));
+  const System sites = from(
+      R"("network": {"block": "sites", "sites": {"a": {"nodes": 3, "bandwidth": "1GB/s"}, "b": {"bandwidth": "2GB/s"}},
+          "attach": "cpu0", "bandwidth": "4GB/s", "latency": "1ms",
+          "transport": {"name": "tcp", "latency": "1ms", "gpudirect": "none"}})");
+  EXPECT_EQ(sites.nodes(), 4);
+  EXPECT_THAT(message([&] { from(R"("network": {"block": "sites"})"); }), HasSubstr("mine.json:1:"));
+  EXPECT_THAT(message([&] { from(R"("netwrk": {"block": "single"})"); }), HasSubstr("network"));
+  EXPECT_THAT(message([&] { from(R"("nodes": ["4"])"); }), HasSubstr("mine.json:1:"));
+}
+
+TEST(SystemNames, WhatNoMachineHasIsRefused) {
+  const auto said = [](const System::Sets& sets) { return message([&] { System::load("dgx-a100", sets); }); };
+  EXPECT_THAT(said({{"device", "tpu-v2"}}), HasSubstr("tpu-v2 does not go where a100-sxm-40gb is"));
+  EXPECT_THAT(said({{"host.cores", "0"}}), HasSubstr("0 is outside 1 .. 1000000"));
+}
+
 TEST(SystemNames, AFileOfADeviceCountsFromTheSystemsFile) {
   const std::string folder = ::testing::TempDir() + "tandem_names";
   std::filesystem::create_directories(folder + "/cards");

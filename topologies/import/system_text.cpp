@@ -316,8 +316,8 @@ std::string Writer::run() {
     cores += m_.cpus[i].cores > 0 ? m_.cpus[i].cores : cpus_[i].units;
   if (const auto gpus = static_cast<int>(m_.gpus.size()); cores < gpus)
     notes_.push_back(few_cores(cores, gpus));
-  out["host"] = {{"cores", cores},
-                 {"source", "CPU affinities where the dump has them, else the processors' own"}};
+  if (cores > 0) out["host"]["cores"] = cores;
+  out["host"]["source"] = "CPU affinities where the dump has them, else the processors' own";
   if (JsonWriter net = network(m_, gpus_, choices_, notes_); !net.is_null()) out["network"] = std::move(net);
   out["communication"] = {{"library", library}};
   if (!notes_.empty()) {
