@@ -203,10 +203,16 @@ Json extended(Json own, const std::string& file) {
   anchor_devices(out, path);
   if (const Json* set = own.find("set")) {
     for (const auto& [key, value] : set->members()) {
-      if (value.is_object() && key.find('.') == std::string::npos)
-        out.set(key, value);  // a whole part, as another network
-      else
+      if (!value.is_object()) {
         change(out, key, value.as_text(), value.place());
+        continue;
+      }
+      constexpr std::string_view kParts[] = {"devices",     "vertices", "links",   "faults",
+                                             "peer_access", "host",     "network", "communication"};
+      if (std::find(std::begin(kParts), std::end(kParts), key) == std::end(kParts))
+        value.fail(fmt::format("\"{}\" is no part that can be replaced whole; these are: {}", printable(key),
+                               fmt::join(kParts, ", ")));
+      out.set(key, value);
     }
   }
   for (const char* key : {"name", "summary"}) out.set(key, own.at(key));

@@ -82,11 +82,13 @@ std::string beyond_perfect_text(const std::vector<Report>& reports) {
   if (update(r) * r.iteration_median > 0.7 * update(*base) * base->iteration_median) return "";
   const double launches =
       base->time_share.launch - r.time_share.launch * r.iteration_median / base->iteration_median;
+  const bool served = update(r) == 0 && report_input(r, "scheme.server") == "cpu";
   return fmt::format(
-      "Efficiency above 100 %: the optimiser's update takes {:.0f} % of the step on {} device{}{}, and {} "
-      "devices divide it.",
+      "Efficiency above 100 %: the optimiser's update takes {:.0f} % of the step on {} device{}{}, and {}.",
       100 * update(*base), base->devices, base->devices == 1 ? "" : "s",
-      launches < 0.005 ? "" : fmt::format(" and its launches some {:.0f} %", 100 * launches), r.devices);
+      launches < 0.005 ? "" : fmt::format(" and its launches some {:.0f} %", 100 * launches),
+      served ? fmt::format("beside {} devices servers make it", r.devices)
+             : fmt::format("{} devices divide it", r.devices));
 }
 
 std::string bound_by(const Report& r) {

@@ -2,6 +2,7 @@
 // Reports in words.
 #include "app/console/report_text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "schemes/report.h"
@@ -62,6 +63,11 @@ TEST(ReportText, EfficiencyAbovePerfectIsTheDividedUpdate) {
       app::beyond_perfect_text({one, eight}),
       "Efficiency above 100 %: the optimiser's update takes 20 % of the step on 1 device and its launches "
       "some 8 %, and 8 devices divide it.");
+  Report served = eight;
+  served.kernels = {{"gemm", "", 0.95}};
+  served.inputs = {{"scheme.server", "cpu"}};
+  EXPECT_THAT(app::beyond_perfect_text({one, served}),
+              ::testing::EndsWith(", and beside 8 devices servers make it."));
   EXPECT_EQ(app::beyond_perfect_text({eight}), "") << "of one device nothing is known";
   eight.scaling_efficiency = 0.99;
   EXPECT_EQ(app::beyond_perfect_text({one, eight}), "");

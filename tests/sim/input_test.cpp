@@ -157,5 +157,26 @@ TEST(Input, IsCopiedEncodedWhereTheDeviceDecodes) {
   EXPECT_EQ(bytes(CopyKind::input), decoded);
 }
 
+/// Where launches bind, a host that began before the first samples would let the device go faster for some
+/// steps.
+TEST(Input, NoHostIsAheadOfTheFirstSamples) {
+  const Graph graph = Graph::load("mobilenet-v2");
+  const System system = System::load("2080ti-pcie-8x");
+  for (const char* name : {"parameter-server", "parameter-server:server=gpu", "allreduce"}) {
+    const ResolvedScheme scheme = resolve_scheme(name, {});
+    const auto after = [&](int32_t iterations, bool input) {
+      Prediction p = prediction_of(graph, system, scheme, 8, 16);
+      p.job.precision = Precision::fp16;
+      p.job.input = input;
+      p.disturbance = Disturbance{};
+      p.iterations = iterations;
+      return simulate(p).samples_per_second;
+    };
+    const double steady = after(100, true);
+    EXPECT_NEAR(after(8, true) / steady, 1, 0.006) << name;
+    EXPECT_NEAR(after(100, false) / steady, 1, 0.002) << name;
+  }
+}
+
 }  // namespace
 }  // namespace tandem::tests

@@ -90,6 +90,8 @@ TEST(SystemNames, WhatExtendsTakesFaultsAndWholeParts) {
   EXPECT_EQ(sites.nodes(), 4);
   EXPECT_THAT(message([&] { from(R"("network": {"block": "sites"})"); }), HasSubstr("mine.json:1:"));
   EXPECT_THAT(message([&] { from(R"("netwrk": {"block": "single"})"); }), HasSubstr("network"));
+  EXPECT_THAT(message([&] { from(R"("name": {})"); }),
+              HasSubstr("\"name\" is no part that can be replaced whole"));
   EXPECT_THAT(message([&] { from(R"("nodes": ["4"])"); }), HasSubstr("mine.json:1:"));
 }
 
