@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/analysis/elasticity.h"
+#include "answers/elasticity.h"
 #include "app/console/report_text.h"
 #include "base/text.h"
 #include "models/optimizer.h"
@@ -43,20 +43,14 @@ TEST(BottleneckNames, SocketThreadsAreNoDecodingCores) {
 
 /// On 8 H100 a tensor's all-gather is as fast as NCCL's kernels move it; NVLink would carry more.
 TEST(BottleneckNames, TheLibrarysKernelsBindWhereCablesDoNot) {
-  Question q{.graph = Graph::load("llama2-7b:sequence=2048"),
-             .system = System::load("dgx-h100"),
-             .scheme = resolve_scheme("hybrid:tensor=8,sequence=on,microbatches=4", Place{}),
-             .system_text = "dgx-h100",
-             .sets = {},
-             .devices = {8},
-             .anchor = {},
-             .disturbance = {},
-             .beside = {}};
-  q.batch = 2;
-  q.precision = Precision::bf16;
-  q.optimizer = &optimizer("momentum");
+  const Question q = Question::of({{"model", "llama2-7b:sequence=2048"},
+                                   {"system", "dgx-h100"},
+                                   {"scheme", "hybrid:tensor=8,sequence=on,microbatches=4"},
+                                   {"devices", "8"},
+                                   {"batch", "2"},
+                                   {"precision", "bf16"}});
   double library = 0, cables = 1;
-  for (const app::Elasticity& e : app::elasticities(q, false)) {
+  for (const Elasticity& e : elasticities(q, false)) {
     if (e.resource.path == "library") library = *e.at[0];
     if (e.resource.path == "links.nvlink.bandwidth") cables = *e.at[0];
   }
@@ -64,7 +58,7 @@ TEST(BottleneckNames, TheLibrarysKernelsBindWhereCablesDoNot) {
   EXPECT_LT(cables, 0.01);
   Report r;
   r.bottleneck.resource = "library";
-  EXPECT_EQ(app::resource_words(r), "what the collective library's kernels move");
+  EXPECT_EQ(resource_words(r), "what the collective library's kernels move");
 }
 
 TEST(BottleneckNames, PartsOfTheHost) {

@@ -6,8 +6,9 @@
 
 #include <cmath>
 
-#include "app/analysis/aims.h"
-#include "app/analysis/elasticity.h"
+#include "answers/elasticity.h"
+#include "answers/failures.h"
+#include "answers/progress.h"
 #include "base/json.h"
 #include "models/adapter.h"
 #include "models/optimizer.h"
@@ -354,19 +355,18 @@ std::string NewerGenerationsAreNoSlower(Answers& answers, const Asked& a) {
 
 /// As the program asks.
 Question question(const Asked& a) {
-  Question q{.graph = Graph::load(a.model),
-             .system = System::load(a.system, a.sets),
-             .scheme = resolve_scheme(a.scheme, Place{}),
-             .system_text = a.system,
-             .sets = a.sets,
-             .devices = {a.devices},
-             .anchor = {},
-             .disturbance = {},
-             .beside = {}};
-  q.batch = a.batch;
-  q.precision = a.precision;
-  q.optimizer = &optimizer(a.optimizer);
-  return q;
+  Values values;
+  for (const auto& [option, value] :
+       {std::pair<const char*, std::string>{"model", a.model},
+        {"system", a.system},
+        {"scheme", a.scheme},
+        {"devices", std::to_string(a.devices)},
+        {"batch", std::to_string(a.batch)},
+        {"precision", std::string(name(a.precision))},
+        {"optimizer", a.optimizer}})
+    values.add(option, value);
+  for (const auto& [path, value] : a.sets) values.add("set", path + "=" + value);
+  return Question::read(values);
 }
 
 std::string ElasticitiesAreNotBelowZero(Answers& answers, const Asked& a) {
@@ -383,12 +383,12 @@ std::string TimeToATargetCountsFailures(Answers& answers, const Asked& a) {
   const Report* r = answers.ask(a);
   if (r == nullptr) return "";
   const Question q = question(a);
-  app::Aims aims;
-  aims.target = app::ProgressQuestion{.target = TrainingProgress::Target::samples, .value = 1e9};
+  const auto program = Simulation(q.request(a.devices)).program(make_cluster(q.system, a.devices));
+  const ProgressQuestion target{.target = TrainingProgress::Target::samples, .value = 1e9};
   Report whole = *r, failing = *r;
-  app::add_aims(aims, q, whole);
-  aims.failures = app::Failures{.node_mtbf = 1000 * 3600.0};
-  app::add_aims(aims, q, failing);
+  add_progress(target, q.graph, *program, whole);
+  add_goodput(q, Failures{.node_mtbf = 1000 * 3600.0}, failing);
+  add_progress(target, q.graph, *program, failing);
   const double longer = *failing.progress->seconds / *whole.progress->seconds, kept = failing.goodput->share;
   return kept < 1 && std::abs(longer * kept - 1) < 1e-6
              ? ""

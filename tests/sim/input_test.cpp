@@ -165,7 +165,7 @@ TEST(Input, NoHostIsAheadOfTheFirstSamples) {
   for (const char* name : {"parameter-server", "parameter-server:server=gpu", "allreduce"}) {
     const ResolvedScheme scheme = resolve_scheme(name, {});
     const auto after = [&](int32_t iterations, bool input) {
-      Prediction p = prediction_of(graph, system, scheme, 8, 16);
+      Request p = prediction_of(graph, system, scheme, 8, 16);
       p.job.precision = Precision::fp16;
       p.job.input = input;
       p.disturbance = Disturbance{};
