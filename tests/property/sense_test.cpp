@@ -12,6 +12,8 @@
 #include "base/json.h"
 #include "models/adapter.h"
 #include "models/optimizer.h"
+#include "sim/bound/placement.h"
+#include "sim/simulation.h"
 #include "tests/property/questions.h"
 
 namespace tandem::tests {
