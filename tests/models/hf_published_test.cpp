@@ -46,6 +46,24 @@ TEST(HfPublished, KimiReadsItsTextAsDeepSeek) {
   }
 }
 
+/// Older files of some types have in the text's config that the output layer is the words' table.
+TEST(HfPublished, TheTextMaySayThatItIsTied) {
+  const auto count = [](const char* type, const char* whole, const char* text) {
+    return published(
+               fmt::format(
+                   R"("model_type": "{}", {}"text_config": {{"model_type": "{}", "num_hidden_layers": 1, "vocab_size": 1000{}}})",
+                   type, whole, std::string(type) == "llava" ? "llama" : fmt::format("{}_text", type), text))
+        .parameter_elements();
+  };
+  constexpr const char *kWhole = R"("tie_word_embeddings": true, )",
+                       *kText = R"(, "tie_word_embeddings": true)";
+  for (const char* type : {"qwen2_vl", "qwen2_5_vl", "llava", "minimax_m3_vl"}) {
+    EXPECT_LT(count(type, "", kText), count(type, "", "")) << type;
+    EXPECT_EQ(count(type, "", kText), count(type, kWhole, "")) << type;
+  }
+  EXPECT_EQ(count("qwen3_5", "", kText), count("qwen3_5", "", "")) << "the whole says it alone";
+}
+
 /// Nemotron 3: experts work in 64 features, their router reads all 256.
 TEST(HfPublished, ExpertsMayBeOfALatentWidth) {
   const std::string base =
