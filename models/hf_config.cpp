@@ -48,7 +48,8 @@ std::string apart(const HfType& type, bool part) {
 }
 
 /// The config of the part that reads and writes text: "text_config", or in older files all that is not of the
-/// other parts. Whether its output layer is tied the whole says.
+/// other parts. Whether its output layer is tied the whole says; with "text_ties" of its row the text may,
+/// too.
 Json text_part(const Json& config, const HfType& whole) {
   const Json* of = config.find("text_config");
   Json inner = of != nullptr ? *of : Json::make_object(config.place());
@@ -62,6 +63,9 @@ Json text_part(const Json& config, const HfType& whole) {
       others = others || key.starts_with(part);
     if (!others) inner.set(key, value);
   }
+  const Json* own = of != nullptr ? of->find("tie_word_embeddings") : nullptr;
+  if (own != nullptr && own->kind() == Json::Kind::boolean && own->as_bool() && whole.row->find("text_ties"))
+    return inner;
   const Json* tied = config.find("tie_word_embeddings");
   if (tied == nullptr) tied = whole.library->at("fields").find("tie_word_embeddings");
   if (tied != nullptr && tied->kind() != Json::Kind::null) inner.set("tie_word_embeddings", *tied);

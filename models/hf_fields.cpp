@@ -254,7 +254,11 @@ void HfFields::only(const Json& table) const {
     };
     if (value == nullptr || std::any_of(all.begin(), all.end(), is)) continue;
     std::string known;
-    for (const Json& v : all) known += (known.empty() ? "" : ", ") + shown(v);
+    for (const Json& v : all) {
+      known += known.empty() ? "" : ", ";
+      known +=
+          is_expression(v) ? fmt::format("{} ({})", whole(v).value_or(0), v.as_text().substr(1)) : shown(v);
+    }
     (given_.count(name) > 0 ? *value : config_)
         .fail(fmt::format("\"{}\": {} is not understood of \"{}\"; understood: {}", name, shown(*value),
                           type_.name, known));

@@ -4,8 +4,9 @@
 tests/models/hf_flops.jsonl.
 
 Each type is run on the meta device over 128 tokens (of source and of target), or a picture, with its class's defaults, few
-layers and few experts, and then with one field changed at a time: those that leave the number of parameters as it is, and lists of layers turned around. Counted are
-products of matrices and convolutions, scores that a mask hides too. null: the library itself refuses that value.
+layers and few experts, and then with one field changed at a time: those that leave the number of parameters as it is, and lists
+of layers turned around. Counted are products of matrices and convolutions, scores that a mask hides too. null: the library
+itself refuses that value.
 
     pip install transformers==5.23.0 torch
     for table in decoders encoders seq2seq vision; do tests/against/hf_flops.py $table; done > tests/models/hf_flops.jsonl
@@ -23,7 +24,8 @@ from hf_counts import LAYERS, NEEDED, changed, load
 
 TOKENS = 128
 FEW = {"num_experts": 16, "num_local_experts": 16, "n_routed_experts": 16, "moe_num_experts": 16, "num_experts_per_tok": 2,
-       "moe_topk": 2, "moe_k": 2, "num_experts_per_token": 2, "top_k_experts": 2, "sliding_window": 256, "window_size": 256}
+       "moe_topk": 2, "moe_k": 2, "num_experts_per_token": 2, "top_k_experts": 2,
+       "sliding_window": 256, "local_attention": 512}
 LISTS = ("layer_types", "mlp_layer_types", "layers_block_type", "indexer_types", "attention_layers")
 
 
@@ -59,7 +61,8 @@ def inputs_of(model, config):
     if model.main_input_name == "pixel_values":
         side = getattr(config, "image_size", 224) or 224
         size = side if isinstance(side, (list, tuple)) else (side, side)
-        return {"pixel_values": torch.zeros(1, getattr(config, "num_channels", 3), *size, dtype=torch.bfloat16, device="meta")}
+        shape = (1, getattr(config, "num_channels", 3), *size)
+        return {"pixel_values": torch.zeros(*shape, dtype=torch.bfloat16, device="meta")}
     decoding = {"decoder_input_ids": tokens} if config.is_encoder_decoder else {}
     if "use_cache" in inspect.signature(model.forward).parameters:
         decoding["use_cache"] = False
@@ -106,7 +109,8 @@ def main():
     library = load("models/hf/classes.json")
     wanted = sys.argv[2:]
     for kind, row in load("models/hf/types/%s.json" % sys.argv[1]).items():
-        if kind not in library or any(key in row for key in ("text", "vision", "refused")) or (wanted and kind not in wanted):
+        other = any(key in row for key in ("text", "vision", "refused"))
+        if kind not in library or other or (wanted and kind not in wanted):
             continue
         name, fields = row.get("classes", library[kind]["classes"])[0], library[kind]["fields"]
         model_class, config_class = getattr(transformers, name), CONFIG_MAPPING[kind]

@@ -33,9 +33,12 @@ Asked forward(const Json& row, const std::string& key, const Json* value) {
   }
 }
 
-/// Its class sends every token through all experts, with zeros for those that were not chosen; other code
-/// that trains it does not.
-constexpr std::string_view kAllExperts = "llama4_text";
+/// Where the class does otherwise than what Tandem predicts: llama4 sends every token through all experts,
+/// with zeros for those that were not chosen; the bare SigLIP tower ends in a head of attention that takes no
+/// part in what Tandem counts of it; EfficientNet pads odd sizes to the smaller half where a file does not
+/// name the block.
+constexpr std::string_view kOther[] = {"llama4_text", "siglip_vision_model", "siglip2_vision_model",
+                                       "efficientnet"};
 
 TEST(HfFlops, AreThoseThatTheLibraryRuns) {
   std::ifstream file(data_root() + "/tests/models/hf_flops.jsonl");
@@ -43,7 +46,7 @@ TEST(HfFlops, AreThoseThatTheLibraryRuns) {
   for (std::string line; std::getline(file, line); ++types) {
     const Json row = Json::parse(line, "hf_flops");
     const std::string& type = row.at("type").as_text();
-    if (type == kAllExperts) continue;
+    if (std::find(std::begin(kOther), std::end(kOther), type) != std::end(kOther)) continue;
     const Asked usual = forward(row, "", nullptr);
     EXPECT_NEAR(usual.flops.value_or(0) / row.at("flops").as_real(), 1, 0.005) << type << ": " << usual.why;
     for (const auto& [key, value] : row.at("cases").members()) {
@@ -54,8 +57,8 @@ TEST(HfFlops, AreThoseThatTheLibraryRuns) {
       if (own.flops) EXPECT_NEAR(*own.flops / counted.as_real(), 1, 0.005) << type << ", " << key;
     }
   }
-  EXPECT_GE(types, 80);
-  EXPECT_GT(exact, 300);
+  EXPECT_GE(types, 170);
+  EXPECT_GT(exact, 600);
   EXPECT_LT(refused, exact / 10);
 }
 

@@ -3,6 +3,7 @@
 // files: parameters as transformers 5.23.0 counts them on its meta device.
 #include <fmt/format.h>
 
+#include "models/adapter.h"
 #include "tests/models/helpers.h"
 
 namespace tandem::tests {
@@ -44,6 +45,24 @@ TEST(HfPublished, KimiReadsItsTextAsDeepSeek) {
         name));
     EXPECT_EQ(graph.parameter_elements(), 185'649'664) << name;
   }
+}
+
+/// Older files of some types have in the text's config that the output layer is the words' table.
+TEST(HfPublished, TheTextMaySayThatItIsTied) {
+  const auto count = [](const char* type, const char* whole, const char* text) {
+    return published(
+               fmt::format(
+                   R"("model_type": "{}", {}"text_config": {{"model_type": "{}", "num_hidden_layers": 1, "vocab_size": 1000{}}})",
+                   type, whole, std::string(type) == "llava" ? "llama" : fmt::format("{}_text", type), text))
+        .parameter_elements();
+  };
+  constexpr const char *kWhole = R"("tie_word_embeddings": true, )",
+                       *kText = R"(, "tie_word_embeddings": true)";
+  for (const char* type : {"qwen2_vl", "qwen2_5_vl", "llava", "minimax_m3_vl"}) {
+    EXPECT_LT(count(type, "", kText), count(type, "", "")) << type;
+    EXPECT_EQ(count(type, "", kText), count(type, kWhole, "")) << type;
+  }
+  EXPECT_EQ(count("qwen3_5", "", kText), count("qwen3_5", "", "")) << "the whole says it alone";
 }
 
 /// Nemotron 3: experts work in 64 features, their router reads all 256.
@@ -115,6 +134,19 @@ TEST(HfPublished, GemmaHasLayersOfSeveralShapes) {
               HasSubstr("it names all layers without a window"));
   EXPECT_THAT(refused(kGemma4 + R"(, "use_bidirectional_attention": "all")"),
               HasSubstr("\"all\" is not understood"));
+}
+
+/// Rank 4 beside each layer's own product for values: 2 heads of 128 and 4 with a window; none where keys are
+/// values, or another layer's.
+TEST(HfPublished, AdaptersStandBesideTheProductsThatThereAre) {
+  const auto learned = [](const std::string& config, const char* on) {
+    const auto adapter = models::parse_adapter(fmt::format("lora:rank=4,on={}", on), {});
+    return models::with_adapter(published(config), adapter, {}).parameter_elements();
+  };
+  EXPECT_EQ(learned(kMimo, "value"), 4 * (2 * (256 + 2 * 128) + 4 * (256 + 4 * 128)));
+  EXPECT_EQ(learned(kGemma4 + R"(, "attention_k_eq_v": true)", "value"), 4 * 5 * (256 + 2 * 64));
+  EXPECT_EQ(learned(kGemma4 + R"(, "num_kv_shared_layers": 1)", "key"),
+            4 * (5 * (256 + 2 * 64) + 256 + 2 * 512));
 }
 
 /// Lists of 1 and 0 of MiniMax-M3, and the ratios of DeepSeek-V4 with one more for a layer that predicts.
