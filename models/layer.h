@@ -130,8 +130,9 @@ struct Parameter {
   /// Of the matrix as which it lies row by row: outputs of a convolution, inputs of a linear layer, words of
   /// an embedding, gates of a recurrent layer. 0: a vector, or a stack of matrices.
   int64_t rows = 0;
-  /// How many matrices of `inner` rows in it turn hidden features into hidden ones: of linear layers that make
-  /// no logits, experts and recurrent cells. 0: a vector, filters of images, words, or what makes logits.
+  /// How many matrices of `inner` rows in it turn hidden features into hidden ones: of linear layers that
+  /// make no logits, experts and recurrent cells. 0: a vector, filters of images, words, or what makes
+  /// logits.
   int64_t hidden = 0, inner = 0;
   bool by_head = false;  ///< its last dimension is of the heads that the device has of the layer
 };

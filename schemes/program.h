@@ -170,8 +170,8 @@ struct Store {
   int32_t quorum = 1;      ///< gate: opens when this many workers ...
   int32_t slack = 0;       ///< ... have clock >= own clock - slack
   bool drop_late = false;  ///< ignore gradients computed on an older version than the current one
-  /// Number of equal shares that make up a key; worker i pushes and pulls share i % shares alone, whose version and
-  /// clocks those workers have to themselves: batch and quorum count among them.
+  /// Number of equal shares that make up a key; worker i pushes and pulls share i % shares alone, whose
+  /// version and clocks those workers have to themselves: batch and quorum count among them.
   int32_t shares = 1;
   /// Messages are parameters, which this makes of the store's anchor and a worker's own (m).
   Averaging averaging = {};

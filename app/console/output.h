@@ -19,7 +19,8 @@ void write_stdout(std::string_view text);
 /// Writes the result of a verb to --out when given, else to stdout; ends it with a newline.
 void put_result(const Arguments& arguments, std::string text);
 
-/// How wide a line of the result may be: what the terminal takes (app/console/terminal.h), no limit with --out.
+/// How wide a line of the result may be: what the terminal takes (app/console/terminal.h), no limit with
+/// --out.
 int result_columns(const Arguments& arguments);
 
 /// How wide a page of help is: as the terminal, at most 100, 80 where there is none.
