@@ -319,7 +319,7 @@ TEST(Plot, ComparisonHasARowForEachModelThatBothHold) {
     EXPECT_EQ(count[row], 1) << row;
   EXPECT_EQ(count["gpt2-xl on 8"], 0) << "no V100 holds its 32 samples";
   EXPECT_THAT(slurp(path), HasSubstr("2 that one of them does not hold are left out"));
-  EXPECT_THAT(slurp(path), HasSubstr(">dgx1-v100 beside v100-pcie-8x<"));
+  EXPECT_THAT(slurp(path), HasSubstr(">dgx1-v100 against v100-pcie-8x<"));
   std::string broken = slurp(file);
   broken.replace(broken.find("samples_per_second_ratio"), 7, "SAMPLES");
   write_file(file, broken);

@@ -122,7 +122,7 @@ TEST(Hybrid, ShardingWithinNodesCutsTheAxisThatCrossesThem) {
       EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
     }
   };
-  refused("hybrid:sharding=1,sharding-group=node", {6, 2, 0}, "different numbers of devices");
+  refused("hybrid:sharding=1,sharding-group=node", {6, 2, 0}, "the same number of devices");
   refused("hybrid:tensor=3,sharding=1,sharding-group=node", {12, 3, 4}, "within the axis tensor of 3");
   refused("hybrid:context=4,sharding=1,sharding-group=node", {8, 4, 2}, "within the axis context of 4");
 }

@@ -102,9 +102,23 @@ std::string texts_of(const std::string& line) {
 }
 
 /// Rooms that have not been read yet.
-const char* const kUnread[] = {"app/analysis/",         "app/console/",  "app/verbs/",
-                               "calibration/validate/", "exec/run/",     "models/hf",
-                               "models/layers/",        "sim/request.h", "sim/simulat"};
+const char* const kUnread[] = {"answers/",
+                               "app/analysis/",
+                               "app/console/",
+                               "app/verbs/",
+                               "calibration/validate/",
+                               "exec/data/",
+                               "exec/layout/",
+                               "exec/lower/recompute",
+                               "exec/request/",
+                               "exec/results/",
+                               "exec/run/",
+                               "exec/workers/",
+                               "include/",
+                               "models/hf",
+                               "models/layers/",
+                               "sim/request.h",
+                               "sim/simulat"};
 
 /// Names and reasons in reports that stay as they are.
 const char* const kKept[] = {"kernels beside collectives", "\"beside{} {}\"", "\"beside.{}\"",
