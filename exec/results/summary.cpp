@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/results/summary.h"
 #include "base/statistics.h"
-#include "exec/layout/memory.h"
+#include "exec/workers/memory.h"
 #include "exec/results/join_ranks.h"
 #include "exec/results/time_shares.h"
 #include "schemes/uneven_batches.h"
