@@ -32,7 +32,7 @@ struct PassWork {
 /// Where a layer's calls are cut: a part begins where an exchange is issued or awaited. Increasing.
 std::vector<uint32_t> part_cuts(const std::vector<ExchangedTensors>& exchanges);
 
-/// Of one worker, made once and then only read. O(ops x layers of an op).
+/// Of one worker. Immutable once made: any thread may read it. Making it is O(ops x layers of an op).
 class PassPlan {
  public:
   PassPlan(const Program& program, const Stages& stages, uint32_t worker);
