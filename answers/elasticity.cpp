@@ -12,8 +12,8 @@
 
 #include "answers/fitting.h"
 #include "base/in_parallel.h"
-#include "sim/capacity.h"
 #include "sim/bound/placement.h"
+#include "sim/capacity.h"
 #include "sim/simulation.h"
 
 namespace tandem::answers {

@@ -9,7 +9,9 @@
 #include <thread>
 
 #include "base/random.h"
+#include "exec/data/loader.h"
 #include "exec/results/summary.h"
+#include "exec/workers/memory.h"
 
 namespace tandem::exec {
 
@@ -192,6 +194,8 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
   if (execution.backend->asynchronous && !execution.throttle.empty())
     throw InputError(fmt::format("backend {}: its workers cannot be throttled", execution.backend->name));
   Run run(execution, keep);
+  check_memory(execution, keep, run.program(), run.stages(), run.first_here(), run.here());
+  run.open();
   if (execution.data != nullptr) check_data(run.execution_graph(), *execution.data);
   if (execution.stored != nullptr) check_stored(run.execution_graph(), *execution.stored);
   if (execution.tokens != nullptr)

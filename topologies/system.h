@@ -78,8 +78,8 @@ class System {
   static System from_json(Json document, const Sets& sets = {});
   /// The file with what was set in it, unread. Throws InputError.
   static Json document(const std::string& name_or_file, const Sets& sets, const Place& place = {});
-  /// The document that this system was made from, with other changes in place of its own: no file is read
-  /// again. Throws InputError.
+  /// The document that this system was made from, with other changes instead; no file is read again. Throws
+  /// InputError.
   System with(const Sets& sets) const;
   Json document(const Sets& sets) const;
 

@@ -18,7 +18,7 @@
 #include "exec/batch_speeds.h"
 #include "exec/comm/ranks.h"
 #include "exec/execute.h"
-#include "exec/layout/memory.h"
+#include "exec/workers/memory.h"
 
 namespace tandem::app {
 

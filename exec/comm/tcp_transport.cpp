@@ -234,6 +234,11 @@ void TcpTransport::send(uint32_t from_node, uint32_t to_node, const MessageHead&
 // ---- receiving: in the connection's own thread ----
 
 /// False when the run is over or the link is lost.
+///
+/// A member's buffer into which this thread receives may be one that send() has read, as where a sum comes
+/// back to the place that its part left from. Nothing in this process orders the two but the links: what
+/// comes back was made of what was sent, so sendmsg() had read those bytes before recv() can write them. The
+/// thread sanitizer does not follow messages through sockets and reports the pair.
 bool TcpTransport::read(End& e, void* to, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes;) {
     const ssize_t n = recv(e.socket, static_cast<char*>(to) + done, bytes - done, MSG_DONTWAIT);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/results/summary.h"
 #include "base/statistics.h"
-#include "exec/layout/memory.h"
 #include "exec/results/join_ranks.h"
 #include "exec/results/time_shares.h"
+#include "exec/workers/memory.h"
 #include "schemes/uneven_batches.h"
 
 #include <fmt/format.h>

@@ -65,7 +65,10 @@ Run::Run(const Execution& e, const Keep& k)
   here_ = workers_ / static_cast<uint32_t>(ranks().size);
   first_here_ = here_ * static_cast<uint32_t>(ranks().rank);
   if (workers_ == 1) here_ = 1, first_here_ = 0;
-  check_memory(e, k, program_, stages_, first_here_, here_);
+}
+
+void Run::open() {
+  const Execution& e = execution_;
   make_cores();
   make_iterations();
   make_watch();

@@ -34,6 +34,9 @@ class Run {
  public:
   /// `execution` and `keep` outlive it. Throws InputError (what cannot be executed) and DeviceError.
   Run(const Execution& execution, const Keep& keep);
+  /// Makes what takes memory, threads and links: start values, transports, groups and servers. Before there
+  /// are workers. Throws as above.
+  void open();
 
   const Execution& execution() const { return execution_; }
   const Keep& keep() const { return keep_; }

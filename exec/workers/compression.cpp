@@ -1,38 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients that travel in another form (semantics.md 2.8).
+#include "exec/workers/compression.h"
+
 #include <algorithm>
 
 #include "base/random.h"
 #include "exec/device/compression.h"
-#include "exec/workers/worker.h"
-#include "schemes/compression.h"
 
 namespace tandem::exec {
 
-CompressedBucket Worker::compressed(uint32_t key) const {
-  return {run_.program().compression, run_.execution_graph().graph(), run_.program().buckets[key],
-          int64_t{run_.workers()}};
+Needs GradientCompression::needs(const Asked& a) {
+  return {{compressed_words(a.program, a.lowered().graph()), &MemoryUse::buffers},
+          {a.lowered().parameters() * feedback_vectors(a.program), &MemoryUse::buffers}};
+}
+
+GradientCompression::GradientCompression(const Workplace& place, const PassPlan& plan)
+    : OpHandler(place), plan_(plan) {
+  const Needs need = needs(place.bench.asked());
+  messages_ = place.bench.allocate(need[0]);
+  left_out_ = place.bench.allocate(need[1]);
+  start();
+}
+
+int64_t GradientCompression::words() const { return compressed_words(run_.program(), graph().graph()); }
+
+CompressedBucket GradientCompression::compressed(uint32_t key) const {
+  return {run_.program().compression, graph().graph(), run_.program().buckets[key], int64_t{run_.workers()}};
 }
 
 /// Words of the bucket's buffer, and of what goes to one server.
-int64_t Worker::message_words(uint32_t key) const {
+int64_t GradientCompression::message_words(uint32_t key) const {
   return run_.program().stores.empty() ? compressed(key).words() : run_.shards_of(key).size() * pushed(key);
 }
-int64_t Worker::pushed(uint32_t key) const {
+
+int64_t GradientCompression::pushed(uint32_t key) const {
   return pushed_words(run_.program().compression, run_.program().buckets[key].elements,
                       run_.shards_of(key).size());
 }
 
-/// Where the bucket's buffer begins, from the first.
-int64_t Worker::messages_before(uint32_t key) const {
+int64_t GradientCompression::messages_before(uint32_t key) const {
   int64_t sum = 0;
   for (uint32_t k = 0; k < key; ++k) sum += message_words(k);
   return sum;
 }
-float* Worker::messages(uint32_t key) const { return messages_ + messages_before(key); }
 
 /// Each server's part of what this worker pushes.
-Worker::Act Worker::compress_pushes(const Op& op) {
+OpHandler::Act GradientCompression::compress_pushes(const Op& op) {
   std::vector<Launch> list;
   const auto shards = run_.shards_of(op.key);
   for (const uint32_t s : shards) {
@@ -44,7 +56,7 @@ Worker::Act Worker::compress_pushes(const Op& op) {
     Launch l;
     l.prepared = device_->prepare(call);
     l.time = driver_->timed(call);
-    float *const gradients = gradients_ + slice.first, *const left_out = left_out_ + slice.first;
+    float *const gradients = memory_.gradients() + slice.first, *const left_out = left_out_ + slice.first;
     l.operands = {{messages(op.key) + (s - shards.front()) * pushed(op.key),
                    form.rule.feedback ? left_out : gradients, gradients}};
     list.push_back(std::move(l));
@@ -56,18 +68,17 @@ Worker::Act Worker::compress_pushes(const Op& op) {
 }
 
 /// PowerSGD begins with random matrices that all workers have alike.
-void Worker::begin_compressed() {
+void GradientCompression::start() {
   if (run_.program().compression.kind != Compression::Kind::powersgd) return;
-  std::vector<float> start(
-      static_cast<std::size_t>(compressed_words(run_.program(), run_.execution_graph().graph())));
+  std::vector<float> start(static_cast<std::size_t>(words()));
   for (std::size_t i = 0; i < start.size(); ++i)
     start[i] = static_cast<float>(to_normal(draw_bits(run_.execution().seed, i)));
   device_->upload(messages_, start.data(), static_cast<int64_t>(start.size()));
 }
 
-Worker::Act Worker::compress(const Op& op) {
+OpHandler::Act GradientCompression::bind(uint32_t index) {
+  const Op& op = role().ops[index];
   if (!run_.program().stores.empty()) return compress_pushes(op);
-  if (!run_.compresses()) return cast_gradients(op);
   const CompressedBucket form = compressed(op.key);
   const Task& task = run_.program().tasks[op.what];
   const Bucket& bucket = run_.program().buckets[op.key];
@@ -80,7 +91,7 @@ Worker::Act Worker::compress(const Op& op) {
   Launch l;
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
-  float *const gradients = gradients_ + bucket.first, *const all = messages(op.key),
+  float *const gradients = memory_.gradients() + bucket.first, *const all = messages(op.key),
                *const left_out = left_out_ + bucket.first;
   float* const delta = form.rule.feedback ? left_out : gradients;
   float* const own = form.gathered() ? all + int64_t{instance_} * form.message() : all;
@@ -96,16 +107,12 @@ Worker::Act Worker::compress(const Op& op) {
   };
 }
 
-/// What a collective gathers, or one of the sums, which lie one behind the other.
-std::pair<float*, int64_t> Worker::compressed_words_of(uint32_t index) const {
-  const auto& ops = role().ops;
-  const Op& op = ops[index];
+std::pair<float*, int64_t> GradientCompression::words_of(uint32_t index) const {
+  const Op& op = role().ops[index];
   const CompressedBucket form = compressed(op.key);
   float* const all = messages(op.key);
   if (form.gathered()) return {all, form.words()};
-  auto before = std::count_if(ops.begin(), ops.begin() + index, [&](const Op& o) {
-    return o.kind == OpKind::collective && o.payload == op.payload && o.key == op.key;
-  });
+  uint32_t before = plan_.alike_before(index);
   int64_t at = 0;
   for (const int64_t words : {form.plain(), form.message() - form.plain(), form.second()}) {
     if (words > 0 && before-- == 0) return {all + at, words};

@@ -1,15 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's batches: samples of a data set, or numbers drawn by counter.
+#include "exec/workers/input.h"
+
 #include <algorithm>
 #include <bit>
 
 #include "base/random.h"
 #include "exec/layout/memory.h"
-#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 
-Worker::Act Worker::input(const Op& op, CopyKind stage) {
+Needs Input::needs(const Asked& a) {
+  return {
+      std::vector<Need::Part>{{loaded_bytes(a.execution, a.program, a.stages, a.worker), &MemoryUse::host}}};
+}
+
+Input::Input(const Workplace& place) : OpHandler(place) {
+  make_loader();
+  start();
+}
+
+void Input::make_loader() {
+  const Execution& e = run_.execution();
+  if (e.stored == nullptr || !has_stage(run_.program(), role(), CopyKind::read)) return;
+  loader_ = std::make_unique<Loader>(Loader::Setup{
+      e.stored, image_shape(graph()), run_.stages().share(run_.stages().place(instance_).replica),
+      std::max<int64_t>(1, e.job.loading.prefetch), std::max<int64_t>(1, e.job.loading.workers), e.seed});
+}
+
+bool Input::copies() const { return has_stage(run_.program(), role(), CopyKind::input); }
+
+OpHandler::Act Input::bind(uint32_t index) {
+  const Op& op = role().ops[index];
+  const CopyKind stage = run_.program().copies[op.what].kind;
   const auto number = [this, micro = int32_t{op.micro}](int32_t iteration) {
     return (run_.first_iteration() + iteration) * run_.stages().micros() + micro;
   };
@@ -23,23 +45,25 @@ Worker::Act Worker::input(const Op& op, CopyKind stage) {
   const bool split = run_.stages().split();
   driver_->reserve_staging(LaneDriver::Staging::input, graph().input_elements());
   return [this, split, number, at = slot(op), lane = op.lane](int32_t iteration) {
-    load_batch(number(iteration), static_cast<std::size_t>(split ? at : iteration % kInputBatches), iteration,
-               lane);
+    load(number(iteration), static_cast<std::size_t>(split ? at : iteration % kInputBatches), iteration,
+         lane);
     return int64_t{0};
   };
 }
 
-void Worker::make_loader() {
-  const Execution& e = run_.execution();
-  if (e.stored == nullptr || !has_stage(run_.program(), role(), CopyKind::read)) return;
-  loader_ = std::make_unique<Loader>(Loader::Setup{
-      e.stored, image_shape(graph()), run_.stages().share(run_.stages().place(instance_).replica),
-      std::max<int64_t>(1, e.job.loading.prefetch), std::max<int64_t>(1, e.job.loading.workers), e.seed});
+/// The first batches; where nothing is loaded the only ones.
+void Input::start() {
+  const int64_t elements = graph().input_elements();
+  std::vector<float> batch(static_cast<std::size_t>(elements));
+  for (int64_t v = 0; v < memory_.variants(); ++v) {
+    fill_batch(run_.stages().split() ? 0 : v, batch.data());
+    device_->upload(memory_.inputs(v), batch.data(), elements);
+  }
 }
 
-void Worker::load_batch(int64_t batch, std::size_t variant, int32_t iteration, Lane lane) {
+void Input::load(int64_t batch, std::size_t variant, int32_t iteration, Lane lane) {
   const int64_t n = graph().input_elements();
-  float* to = inputs_ + static_cast<int64_t>(variant) * n;
+  float* to = memory_.inputs(static_cast<int64_t>(variant));
   float* host = driver_->staging(LaneDriver::Staging::input, iteration, to);
   fill_batch(batch, host);
   driver_->to_device(to, host, n, lane);
@@ -48,7 +72,7 @@ void Worker::load_batch(int64_t batch, std::size_t variant, int32_t iteration, L
 
 /// Batch number `batch` of this worker: samples of the data set, or numbers drawn by counter. Labels are
 /// those of all partners, one behind the other, where these judge the samples of all.
-void Worker::fill_batch(int64_t batch, float* inputs) const {
+void Input::fill_batch(int64_t batch, float* inputs) const {
   const ExecutionGraph &n = graph(), &whole = run_.execution_graph();
   const GridPlace& place = run_.stages().place(instance_);
   const Dataset* data = run_.execution().data;
@@ -78,7 +102,7 @@ void Worker::fill_batch(int64_t batch, float* inputs) const {
 
 /// What the loader has for this worker; labels of other replicas, and of a stage that loads no pictures, are
 /// known without reading.
-void Worker::fill_stored(int64_t batch, uint32_t replica, bool labels, float* to) const {
+void Input::fill_stored(int64_t batch, uint32_t replica, bool labels, float* to) const {
   const StoredImages& stored = *run_.execution().stored;
   if (!labels) {
     const std::vector<float>& values = loader_->values(batch);
@@ -96,8 +120,7 @@ void Worker::fill_stored(int64_t batch, uint32_t replica, bool labels, float* to
     reinterpret_cast<int32_t*>(to)[i] = stored.label(samples[i]);
 }
 
-void Worker::fill_samples(const Dataset& data, int64_t batch, uint32_t replica, bool labels,
-                          float* to) const {
+void Input::fill_samples(const Dataset& data, int64_t batch, uint32_t replica, bool labels, float* to) const {
   const auto samples =
       batch_samples(data.samples(), run_.execution().seed, run_.stages().share(replica), batch);
   const int64_t size = elements(data.shape);
@@ -110,7 +133,7 @@ void Worker::fill_samples(const Dataset& data, int64_t batch, uint32_t replica, 
 }
 
 /// `count` tokens, or of each position the next one.
-void Worker::fill_tokens(int64_t batch, uint32_t replica, bool labels, int64_t count, float* to) const {
+void Input::fill_tokens(int64_t batch, uint32_t replica, bool labels, int64_t count, float* to) const {
   const TokenFiles& tokens = *run_.execution().tokens;
   const SampleShare share = run_.stages().share(replica);
   const uint32_t context = run_.stages().place(instance_).context, contexts = run_.stages().contexts();
@@ -125,8 +148,8 @@ void Worker::fill_tokens(int64_t batch, uint32_t replica, bool labels, int64_t c
 }
 
 /// `count` numbers of an input or label, `same` in the whole model.
-void Worker::draw_samples(int64_t batch, uint32_t replica, const Tensor& x, TensorId same, int64_t count,
-                          float* to) const {
+void Input::draw_samples(int64_t batch, uint32_t replica, const Tensor& x, TensorId same, int64_t count,
+                         float* to) const {
   const ExecutionGraph &n = graph(), &whole = run_.execution_graph();
   const uint32_t context = run_.stages().place(instance_).context, contexts = run_.stages().contexts();
   const int64_t range = whole.values(same);

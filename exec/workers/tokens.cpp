@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens on their way between devices that hold different experts, or a part of each: collectives whose parts
-// are as long as the router made them. Counts go first, then the tokens, in messages of their own.
+#include "exec/workers/tokens.h"
+
 #include <algorithm>
 #include <numeric>
 
 #include "exec/device/cpu/kernel.h"
-#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 
@@ -124,12 +123,12 @@ class TokenExchange {
 
 }  // namespace
 
-Worker::Act Worker::exchange_tokens(uint32_t index) {
+OpHandler::Act Tokens::bind(uint32_t index) {
   const Op& op = role().ops[index];
   const Run::Member m = run_.member(run_.program().collectives[op.what], instance_);
-  const ExchangedTensors& x = exchanged(index);
+  const ExchangedTensors& x = plan_.exchanged(graph(), op.key, index);
   const SliceTensors& slice = graph().slice(op.key);
-  const bool tells = !x.back && exchanges_before(op.key, index) < slice.forward.size();
+  const bool tells = !x.back && plan_.exchanges_before(index) < slice.forward.size();
   struct Memory {
     float *device, *host;
     int64_t elements;
@@ -142,7 +141,7 @@ Worker::Act Worker::exchange_tokens(uint32_t index) {
   const Memory from = memory(x.from), to = memory(x.to), counts = memory(x.counts),
                arrived = memory(x.arrived);
   const bool all = run_.program().collectives[op.what].kind != CollKind::all_to_all;
-  bytes_[index] = all ? op.bytes.n : 4 * (x.back ? to : from).elements;  // what this device routes
+  bench_.bytes[index] = all ? op.bytes.n : 4 * (x.back ? to : from).elements;  // what this device routes
   TokenExchange exchange({run_, op.what, m.group, m.rank, m.ranks, all, arrived.elements / m.ranks,
                           graph().graph().layers()[op.key].output.back(), from.host, to.host, counts.host,
                           arrived.host, counts.elements});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the simulator says that a device of sharded training holds, beside what a worker has room for; and
 // what the worker then computes.
-#include "exec/layout/memory.h"
+#include "exec/workers/memory.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

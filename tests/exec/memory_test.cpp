@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an execution says that it holds, against what it allocates; what the machine says that it has.
-#include "exec/layout/memory.h"
+#include "exec/workers/memory.h"
 #include "exec/execute.h"
 
 #include <fmt/format.h>

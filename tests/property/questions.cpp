@@ -71,7 +71,7 @@ const Report* Answers::ask_memory(const Asked& asked) {
     ResolvedScheme scheme = resolve_scheme(asked.scheme, Place{});
     if (!asked.recipe.empty()) scheme.recipe = load_recipe(asked.recipe, Place{});
     Request p = prediction_of(graph(asked.model), system(asked.system, asked.sets), scheme, asked.devices,
-                                 asked.batch);
+                              asked.batch);
     p.job.optimizer = &optimizer(asked.optimizer);
     p.job.input = asked.input;
     p.job.precision = asked.precision;

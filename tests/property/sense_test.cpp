@@ -358,14 +358,13 @@ std::string NewerGenerationsAreNoSlower(Answers& answers, const Asked& a) {
 /// As the program asks.
 Question question(const Asked& a) {
   Values values;
-  for (const auto& [option, value] :
-       {std::pair<const char*, std::string>{"model", a.model},
-        {"system", a.system},
-        {"scheme", a.scheme},
-        {"devices", std::to_string(a.devices)},
-        {"batch", std::to_string(a.batch)},
-        {"precision", std::string(name(a.precision))},
-        {"optimizer", a.optimizer}})
+  for (const auto& [option, value] : {std::pair<const char*, std::string>{"model", a.model},
+                                      {"system", a.system},
+                                      {"scheme", a.scheme},
+                                      {"devices", std::to_string(a.devices)},
+                                      {"batch", std::to_string(a.batch)},
+                                      {"precision", std::string(name(a.precision))},
+                                      {"optimizer", a.optimizer}})
     values.add(option, value);
   for (const auto& [path, value] : a.sets) values.add("set", path + "=" + value);
   return Question::read(values);

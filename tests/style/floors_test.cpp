@@ -163,6 +163,17 @@ TEST(Files, UseTheNamespaceOfTheirFolder) {
   }
 }
 
+/// A room that a reader can hold in mind. The kernels of a device are many by nature.
+TEST(Floors, ExecHasNoFolderOfManyUnits) {
+  constexpr std::size_t kMost = 20;
+  std::map<std::string, std::set<std::string>> units;
+  for (const Source& source : sources()) {
+    if (source.folder == "exec" && source.path.find("/cuda/") == std::string::npos)
+      units[source.path.substr(0, source.path.rfind('/'))].insert(unit_of(source.path));
+  }
+  for (const auto& [folder, of] : units) EXPECT_LE(of.size(), kMost) << folder;
+}
+
 TEST(Headers, SayPragmaOnceAndWhatTheyAreFor) {
   for (const Source& source : sources()) {
     if (!source.header()) continue;

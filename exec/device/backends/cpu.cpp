@@ -84,6 +84,7 @@ class CpuDevice : public DeviceSession {
  public:
   explicit CpuDevice(const DeviceOptions& options)
       : threads_(std::max(1, options.threads)), fp16_(half_format(options.precision) == Precision::fp16) {
+    cpu::prepare_onednn();
     cpu::set_threads(threads_);
   }
 

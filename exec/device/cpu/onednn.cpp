@@ -24,6 +24,7 @@ void set_threads([[maybe_unused]] int threads) {
 #ifndef TANDEM_HAS_ONEDNN
 
 std::optional<Prepared> onednn_conv(const Call&, int) { return std::nullopt; }
+void prepare_onednn() {}
 std::string onednn_version() { return ""; }
 
 #else
@@ -189,7 +190,26 @@ std::shared_ptr<Conv> make(const Call& c, const Geometry& g, dnnl::algorithm alg
 
 }  // namespace
 
+void prepare_onednn() {
+  static const bool ready = [] {
+    const dnnl::stream first(engine());
+    const memory::desc any({1, 1}, kFloat, Tag::any), plain({1, 1}, kFloat, Tag::ab);
+#if DNNL_VERSION_MAJOR >= 3
+    const auto product = describe<dnnl::matmul>(plain, any, plain);
+    const dnnl::matmul made(product);
+#else
+    const dnnl::matmul::primitive_desc product(dnnl::matmul::desc(plain, any, plain), engine());
+    const dnnl::matmul made(product);
+#endif
+    const float one = 1;
+    float out = 0;
+    return dnnl::sgemm('N', 'N', 1, 1, 1, 1, &one, 1, &one, 1, 0, &out, 1) == dnnl::status::success && made;
+  }();
+  static_cast<void>(ready);
+}
+
 std::optional<Prepared> onednn_conv(const Call& c, int threads) {
+  prepare_onednn();
   set_threads(threads);
   try {
     const Geometry g(c);

@@ -12,6 +12,9 @@ namespace tandem::exec::cpu {
 void set_threads(int threads);
 /// A convolution of any pass, or nothing where oneDNN is absent or does not have it.
 std::optional<Prepared> onednn_conv(const Call& call, int threads);
+/// What oneDNN sets up once, its engine and what the first descriptor and the first product make: by the
+/// first caller, for whom all others wait. Before workers' threads ask it for descriptors at the same time.
+void prepare_onednn();
 std::string onednn_version();  ///< "oneDNN 2.6.3", or "" without it
 
 }  // namespace tandem::exec::cpu

@@ -34,7 +34,7 @@ struct Tensors {
   cudaStream_t stream;
 };
 
-void execute(const Plan& plan, const Libraries& libraries, const Tensors& t) {
+void execute(const BoundProgram& plan, const Libraries& libraries, const Tensors& t) {
   check(run_plan(plan, libraries, {{kX, t.x}, {kY, t.y}, {kW, t.w}}), "convolve");
 }
 void execute(const ByProduct& product, Function pass, const Tensors& t) {
@@ -48,8 +48,9 @@ void execute(const ByProduct& product, Function pass, const Tensors& t) {
 /// The fastest by trial, the product behind the plans; none where all fail. One that stands alone is run as
 /// well: whether it runs, and so that nothing is left to load at its first launch. The first where there is
 /// no room for a trial.
-std::optional<std::size_t> fastest(const std::vector<Plan>& plans, const std::optional<ByProduct>& product,
-                                   Function pass, const ConvShape& s, Libraries libraries) {
+std::optional<std::size_t> fastest(const std::vector<BoundProgram>& plans,
+                                   const std::optional<ByProduct>& product, Function pass, const ConvShape& s,
+                                   Libraries libraries) {
   std::optional<std::size_t> best;
   try {
     const cudaStream_t stream = stream_of(libraries);
@@ -57,7 +58,7 @@ std::optional<std::size_t> fastest(const std::vector<Plan>& plans, const std::op
                w = TrialMemory::floats(s.weight_elements()),
                scratch = TrialMemory::floats(product ? product->run.scratch : 0);
     int64_t most = 0;
-    for (const Plan& p : plans) most = std::max(most, p.workspace);
+    for (const BoundProgram& p : plans) most = std::max(most, p.workspace);
     // Only the fastest one's is kept; products take the session's.
     const TrialMemory workspace(static_cast<std::size_t>(most), false);
     libraries.workspace = workspace.get();
@@ -109,7 +110,7 @@ PlanCache::Made choose(const Call& call, const ConvShape& s, const Types& types,
   Refusals refusals;
   try {
     const Descriptor graph = convolution_graph(call, s, types, libraries.cudnn);
-    std::vector<Plan> plans = candidates(graph, known, kMostTried, libraries, refusals);
+    std::vector<BoundProgram> plans = candidates(graph, known, kMostTried, libraries, refusals);
     if (plans.empty() && known) plans = candidates(graph, std::nullopt, kMostTried, libraries, refusals);
     if (plans.empty() && !rival) return {std::nullopt, refusals.text()};
     const auto at = fastest(plans, rival, call.function, s, libraries);

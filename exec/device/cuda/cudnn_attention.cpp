@@ -49,7 +49,7 @@ std::vector<std::pair<int64_t, void*>> tensors_from(const AttentionShape& a, boo
 
 /// Runs the plan once on memory of its own: whether it runs, and so that nothing is left to load at its first
 /// launch. Yes where there is no room for that.
-bool works(const Plan& plan, const AttentionShape& a, bool backward, Libraries libraries) {
+bool works(const BoundProgram& plan, const AttentionShape& a, bool backward, Libraries libraries) {
   try {
     const TrialMemory queries(static_cast<std::size_t>(2 * a.batch * a.q_rows * a.q_row)),
         keys(static_cast<std::size_t>(2 * a.batch * a.kv_rows * a.kv_row)),
@@ -77,7 +77,7 @@ bool works(const Plan& plan, const AttentionShape& a, bool backward, Libraries l
 
 /// A plan for so many samples at a time, which divide the batch.
 struct Sliced {
-  Plan plan;
+  BoundProgram plan;
   int64_t samples = 0;
 };
 
@@ -89,7 +89,7 @@ PlanCache::Made make_whole(const Call& call, const std::vector<int64_t>& key, cu
   try {
     const Descriptor graph = attention_graph(call, stored, libraries.cudnn);
     const std::optional<Origin> known = origin_of(choices.find(chip_of(libraries), key));
-    std::vector<Plan> found;
+    std::vector<BoundProgram> found;
     if (known) found = candidates(graph, known, 1, libraries, refusals);
     if (found.empty()) found = candidates(graph, std::nullopt, 1, libraries, refusals = {});
     if (!found.empty()) {

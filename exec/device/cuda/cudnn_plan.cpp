@@ -11,8 +11,8 @@ namespace tandem::exec::cuda {
 namespace {
 
 /// Nothing when this engine does not do this geometry, may not be used, or wants too much workspace.
-std::optional<Plan> make_plan(const Descriptor& configuration, const Origin& origin,
-                              const Libraries& libraries, Refusals& refusals) {
+std::optional<BoundProgram> make_plan(const Descriptor& configuration, const Origin& origin,
+                                      const Libraries& libraries, Refusals& refusals) {
   ++refusals.proposed;
   try {
     const Descriptor engine = engine_of(configuration);
@@ -20,7 +20,7 @@ std::optional<Plan> make_plan(const Descriptor& configuration, const Origin& ori
       ++refusals.inadmissible;
       return std::nullopt;
     }
-    Plan p{Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), origin};
+    BoundProgram p{Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), origin};
     p.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &libraries.cudnn);
     p.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     p.plan.finish();
@@ -74,9 +74,9 @@ std::string Refusals::text() const {
   return out;
 }
 
-std::vector<Plan> candidates(const Descriptor& graph, const std::optional<Origin>& known, std::size_t most,
-                             const Libraries& libraries, Refusals& refusals) {
-  std::vector<Plan> out;
+std::vector<BoundProgram> candidates(const Descriptor& graph, const std::optional<Origin>& known,
+                                     std::size_t most, const Libraries& libraries, Refusals& refusals) {
+  std::vector<BoundProgram> out;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     if (!out.empty()) break;
     if (known && known->mode != mode) continue;
@@ -94,7 +94,7 @@ std::vector<Plan> candidates(const Descriptor& graph, const std::optional<Origin
   return out;
 }
 
-cudnnStatus_t run_plan(const Plan& plan, const Libraries& libraries,
+cudnnStatus_t run_plan(const BoundProgram& plan, const Libraries& libraries,
                        const std::vector<std::pair<int64_t, void*>>& tensors) {
   Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   std::vector<void*> pointers;

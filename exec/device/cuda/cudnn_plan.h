@@ -25,7 +25,7 @@ std::optional<Origin> origin_of(const std::optional<Way>& way);
 /// The chip and cuDNN's version: what Choices keeps Origins for.
 std::string chip_of(const Libraries& libraries);
 
-struct Plan {
+struct BoundProgram {
   Descriptor plan;
   Origin origin;
   int64_t workspace = 0;  ///< bytes, at most workspace_limit()
@@ -42,8 +42,8 @@ struct ByProduct {
 /// Plans made so far, by what they compute: shape, function and types.
 struct PlanCache {
   struct Made {
-    std::optional<Plan> plan;  ///< none: cuDNN has nothing, or a product is faster
-    std::string why;           ///< it has not
+    std::optional<BoundProgram> plan;  ///< none: cuDNN has nothing, or a product is faster
+    std::string why;                   ///< it has not
     std::optional<ByProduct> product = std::nullopt;
     bool usable() const { return plan || product; }
   };
@@ -68,11 +68,11 @@ struct Refusals {
 /// At most that many, best estimate first, or the one that is known to be the fastest. Left out is what
 /// depends on timing, rounds more than `libraries.precision` says or wants more workspace than
 /// workspace_limit(). Slow: some engines are compiled for the geometry. Throws nothing.
-std::vector<Plan> candidates(const Descriptor& graph, const std::optional<Origin>& known, std::size_t most,
-                             const Libraries& libraries, Refusals& refusals);
+std::vector<BoundProgram> candidates(const Descriptor& graph, const std::optional<Origin>& known,
+                                     std::size_t most, const Libraries& libraries, Refusals& refusals);
 
 /// Enqueues it; names and places of all tensors that are not virtual, by-value ones in host memory.
-cudnnStatus_t run_plan(const Plan& plan, const Libraries& libraries,
+cudnnStatus_t run_plan(const BoundProgram& plan, const Libraries& libraries,
                        const std::vector<std::pair<int64_t, void*>>& tensors);
 
 }  // namespace tandem::exec::cuda

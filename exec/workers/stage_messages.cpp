@@ -1,16 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stages of a split model send each other.
+#include "exec/workers/stage_messages.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "exec/layout/memory.h"
 #include "exec/layout/shares.h"
-#include "exec/workers/worker.h"
 
 namespace tandem::exec {
 
+Needs StageMessages::needs(const Asked& a) {
+  return {{tied_words(a.program, a.role()), &MemoryUse::workspace}};
+}
+
+StageMessages::StageMessages(const Workplace& place)
+    : OpHandler(place), tied_(place.bench.allocate(needs(place.bench.asked())[0])) {}
+
+OpHandler::Act StageMessages::bind(uint32_t index) {
+  return role().ops[index].kind == OpKind::send ? send(index) : receive(index);
+}
+
 /// The tensors that a message between stages carries, as the host reaches them. `arrives`: at this end.
-std::vector<MessagePart> Worker::message(const Op& op, bool arrives) const {
+std::vector<MessagePart> StageMessages::message(const Op& op, bool arrives) const {
   if (op.payload == Payload::tied_gradients) return tied_message(op, arrives);
   std::vector<MessagePart> out;
   const Channel& channel = run_.program().channels[op.what];
@@ -32,7 +44,7 @@ std::vector<MessagePart> Worker::message(const Op& op, bool arrives) const {
 
 /// Where the gradients lie of a weight of which another stage has a copy: the bucket of its own, or this
 /// replica's share.
-Slice Worker::tied_share(const Op& op) const {
+Slice StageMessages::tied_share(const Op& op) const {
   const auto& layers = run_.program().channels[op.what].key_layers[op.key];
   const uint32_t layer = layers.at(op.kind == OpKind::send ? 0 : 1),
                  role = run_.stages().place(instance_).role;
@@ -49,24 +61,25 @@ Slice Worker::tied_share(const Op& op) const {
 }
 
 /// Shares that are an element shorter than others travel with one more.
-std::vector<MessagePart> Worker::tied_message(const Op& op, bool arrives) const {
+std::vector<MessagePart> StageMessages::tied_message(const Op& op, bool arrives) const {
   const int64_t words = run_.program().channels[op.what].key_bytes[op.key].n / 4;
   const Slice own = tied_share(op);
   if (own.elements > words || own.elements + 1 < words)
     throw InputError("gradients travel as fp32 (gradients=fp32 is executed)");
   if (arrives) return {{tied_, words}};
-  std::vector<MessagePart> out{{gradients_ + held_gradients_.kept.of(own.first, own.elements), own.elements}};
-  if (own.elements < words) out.push_back({gradients_, words - own.elements});
+  std::vector<MessagePart> out{
+      {memory_.gradients() + memory_.held_gradients().kept.of(own.first, own.elements), own.elements}};
+  if (own.elements < words) out.push_back({memory_.gradients(), words - own.elements});
   return out;
 }
 
-Worker::Act Worker::send_to_peer(uint32_t index) {
+OpHandler::Act StageMessages::send(uint32_t index) {
   const Op& op = role().ops[index];
   const std::vector<MessagePart> parts = message(op, false);
   std::vector<MessagePart> host = parts;
   for (MessagePart& p : host) {
     p.at = driver_->host_memory(p.at, p.elements);
-    bytes_[index] += 4 * p.elements;
+    bench_.bytes[index] += 4 * p.elements;
   }
   return [this, parts, host, pair = run_.pair(op.what, op.key, instance_), lane = op.lane](int32_t) {
     for (std::size_t k = 0; k < parts.size(); ++k)
@@ -76,7 +89,7 @@ Worker::Act Worker::send_to_peer(uint32_t index) {
   };
 }
 
-Worker::Act Worker::receive_from_peer(uint32_t index) {
+OpHandler::Act StageMessages::receive(uint32_t index) {
   const Op& op = role().ops[index];
   const std::vector<MessagePart> parts = message(op, true);
   std::vector<MessagePart> host = parts;

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/workers/averages.h"
+
+#include <algorithm>
+
+#include "exec/device/averaging.h"
+
+namespace tandem::exec {
+
+Needs Averages::needs(const Asked& a) {
+  return {{kept_state(a.program, a.stages, a.worker).elements() * averaging_vectors(a.program),
+           &MemoryUse::optimizer}};
+}
+
+Averages::Averages(const Workplace& place)
+    : UpdateHandler(place), averaging_(place.bench.allocate(needs(place.bench.asked())[0])) {
+  start();
+}
+
+/// The anchor is where training begins, the velocity 0, unless a checkpoint says otherwise.
+void Averages::start() {
+  if (averaging_vectors(run_.program()) == 0) return;
+  const std::vector<float>& from = run_.start_averaging().empty() ? run_.start() : run_.start_averaging();
+  std::vector<float> own;
+  take_mapped(run_.stages().parameter_map(instance_), from, run_.execution_graph().parameters(), own,
+              graph().parameters());
+  const std::vector<float> kept = memory_.kept_state().take(own, graph().parameters());
+  device_->upload(averaging_, kept.data(), static_cast<int64_t>(kept.size()));
+}
+
+std::vector<float> Averages::now() const {
+  const int64_t words = memory_.kept_state().elements() * averaging_vectors(run_.program());
+  return memory_.kept_state().give(memory_.read(averaging_, words), graph().parameters());
+}
+
+/// The mean lies where the parameters were averaged, or beside them where these stay.
+OpHandler::Act Averages::bind(uint32_t index) {
+  const Op& op = role().ops[index];
+  const Slice part = updated(index);
+  if (part.elements == 0) return nothing();
+  const Averaging& rule = run_.program().tasks[op.what].averaging;
+  const auto& ops = role().ops;
+  const bool beside = std::any_of(ops.begin(), ops.end(),
+                                  [&](const Op& o) { return o.payload == Payload::mean && o.key == op.key; });
+  Call call = average_call(rule, part.elements);
+  call.kernels = run_.program().tasks[op.what].kernels;
+  Launch l;
+  l.prepared = device_->prepare(call);
+  l.time = driver_->timed(call);
+  float *const x = own_parameters(part.first), *const anchor = averaging_ + memory_.kept_state().of(
+                                                                                part.first, part.elements);
+  l.operands = {{x, beside ? memory_.gradients() + part.first : x, anchor}};
+  if (averaging_vectors(run_.program()) > 1)
+    l.operands[0].push_back(anchor + memory_.kept_state().elements());
+  return [this, list = std::vector<Launch>{l}, copies = copied(part)](int32_t iteration) {
+    driver_->launch(list, 0, run_.state(instance_, iteration));
+    renew(copies, Lane::compute);
+    return int64_t{0};
+  };
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What makes a worker's ops of one kind. Internal to exec.
+#include <functional>
+#include <vector>
+
+#include "exec/workers/bench.h"
+#include "exec/workers/model_memory.h"
+#include "exec/workers/parameter_copies.h"
+
+namespace tandem::exec {
+
+/// What all handlers of a worker work with; it outlives them.
+struct Workplace {
+  Bench& bench;
+  ModelMemory& memory;
+  const ParameterCopies& copies;
+};
+
+/// Makes what ops of its kind do. Handlers allocate when they are made, by the worker's first thread, which
+/// then binds their ops; what is bound runs on the op's lane. A handler says in a static `needs(Asked)` what
+/// it will allocate (exec/workers/memory.cpp lists them all).
+class OpHandler {
+ public:
+  using Act = std::function<int64_t(int32_t iteration)>;  ///< LaneOp::act
+  virtual ~OpHandler() = default;
+  OpHandler(const OpHandler&) = delete;
+  OpHandler& operator=(const OpHandler&) = delete;
+  /// What an op of its kind does. Throws InputError where it cannot be executed.
+  virtual Act bind(uint32_t op) = 0;
+  static Act nothing() {
+    return [](int32_t) { return int64_t{0}; };
+  }
+
+ protected:
+  explicit OpHandler(const Workplace& place);
+  const Role& role() const { return run_.role(instance_); }
+  const ExecutionGraph& graph() const { return run_.stages().lowered(instance_); }
+  float* tensor(TensorId t, int64_t variant = 0) const { return memory_.tensor(t, variant); }
+  int64_t slot(const Op& op) const { return run_.stages().slots(instance_).of_micro[op.micro]; }
+  // Of ModelMemory and ParameterCopies, which say what these are.
+  float* parameters_at(int64_t first) const { return memory_.parameters_at(first); }
+  float* gradients_at(int64_t first) const { return memory_.gradients_at(first); }
+  float* own_parameters(int64_t first) const { return memory_.own_parameters(first); }
+  float* own_gradients(int64_t first) const { return memory_.own_gradients(first); }
+  CopiedRange copied(const Slice& part) const { return copies_.copied(part); }
+  void renew(const CopiedRange& range, Lane lane) const { copies_.renew(range, lane); }
+  bool in_gather_buffer(uint32_t key) const {
+    return run_.stages().gather_buffers(instance_).parameters.at[key] >= 0;
+  }
+  bool gradients_in_gather_buffer(uint32_t key) const {
+    return run_.stages().gather_buffers(instance_).gradients.at[key] >= 0;
+  }
+  /// A call with its operands, ready to be launched.
+  Launch launch_of(const Call& call, std::vector<float*> operands) const;
+  Bench& bench_;
+  Run& run_;
+  const uint32_t instance_;
+  DeviceSession* const device_;
+  LaneDriver* const driver_;
+  ModelMemory& memory_;
+  const ParameterCopies& copies_;
+};
+
+/// One that makes updates.
+class UpdateHandler : public OpHandler {
+ protected:
+  using OpHandler::OpHandler;
+  /// The part of the flat vector that an update is of.
+  Slice updated(uint32_t index) const;
+  /// One step of the optimiser on a part of the parameters.
+  Call update_call(const Op& op, const Slice& part) const;
+};
+
+}  // namespace tandem::exec

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Copies of parameters that products read: made when training begins, and anew by every op that writes
+// parameters (exec/layout/copies.h). Internal to exec.
+#include <vector>
+
+#include "exec/layout/copies.h"
+#include "exec/workers/model_memory.h"
+
+namespace tandem::exec {
+
+/// Made by the worker's first thread, which binds ops; renew() by any lane's, of what its op has written.
+class ParameterCopies {
+ public:
+  static Needs needs(const Asked& asked);
+  ParameterCopies(Bench& bench, const ModelMemory& memory);
+
+  /// Of a part of the flat vector.
+  CopiedRange copied(const Slice& part) const;
+  /// Of all that the worker holds for good.
+  CopiedRange all() const;
+  /// Of what a collective writes.
+  CopiedRange written_by(const Op& op) const;
+  /// Behind an op that has written the part of its parameters.
+  void renew(const CopiedRange& range, Lane lane) const;
+  /// The copies of the call's parameters, behind its operands, and the call that finds them there.
+  Call with_copies(const Call& lowered, std::vector<float*>& behind) const;
+  /// The update makes what the part has of copies anew.
+  void renew_by(Call& update, std::vector<float*>& operands, const Slice& part) const;
+
+ private:
+  Bench& bench_;
+  const ModelMemory& memory_;
+  Copies copies_of_;
+  float* copies_ = nullptr;
+};
+
+}  // namespace tandem::exec
