@@ -486,8 +486,9 @@ class Searcher {
       if (why.empty()) why = o.refusal;
     }
     if (needs.n == 0)
-      throw InputError(
-          fmt::format("none of {} ways to train {} is possible: {}", all_.size(), space_.graph->name(), why));
+      throw InputError(fmt::format("none of {} ways to train {} with {} samples in a step is possible{}{}",
+                                   all_.size(), space_.graph->name(), space_.samples, why.empty() ? "" : ": ",
+                                   why));
     const std::string offloaded =
         host.needed.n == 0
             ? ""

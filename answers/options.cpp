@@ -105,39 +105,9 @@ std::vector<Option> input_flags() {
 
 namespace {
 
-std::vector<Option> all_options() {
-  std::vector<Option> out{
-      {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
-      {"system", "NAME|FILE", "the machine (tandem list systems)"},
-      {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... and all that the system has, at most 64"},
-      {"scheme",
-       "NAME[:key=value,...]",
-       "synchronisation scheme or framework preset; default allreduce",
-       false,
-       {},
-       "allreduce"},
-      {"batch", "N", "samples per device and iteration; default 32", false, {}, "32"},
-      batch_split_flag(),
-      {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8", false, {}, "fp32"},
-      {"optimizer",
-       "NAME",
-       "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, adafactor, lamb "
-       "(tandem list optimizers), or none: no update",
-       false,
-       {},
-       "momentum"},
-      {"recipe", "NAME|FILE",
-       "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
-       "pytorch; all: tandem list recipes"},
-      recompute_flag(),
-      offload_flag(),
-      batch_norm_flag(),
-      {"memory", "KEY=VALUE,...",
-       "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
-       "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
-       "modules=lazy|eager, kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped, "
-       "sums=parameters|fp32, "
-       "operators=pytorch|cudnn, gathered=again|kept, decay=on|off"},
+/// How it is simulated, and what else goes on.
+std::vector<Option> condition_options() {
+  return {
       {"anchor", "RATE[@N]",
        "samples/s measured on N devices (default 1): scales the compute costs to meet it"},
       {"set", "PATH=VALUE",
@@ -171,11 +141,46 @@ std::vector<Option> all_options() {
       {"collective-profile", "FILE",
        "measured collectives (tandem import nccl-tests) that correct those of the same devices; one of "
        "all-reduce, all-gather and reduce-scatter corrects the others"},
-      {"seed", "N", "of the random numbers; default 1", false, {}, "1"},
+      {"seed", "N", "of the random numbers; default 1", false, {}, "1"}};
+}
+
+std::vector<Option> all_options() {
+  std::vector<Option> out{
+      {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
+      {"system", "NAME|FILE", "the machine (tandem list systems)"},
+      {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... and all that the system has, at most 64"},
+      {"scheme",
+       "NAME[:key=value,...]",
+       "synchronisation scheme or framework preset; default allreduce",
+       false,
+       {},
+       "allreduce"},
+      {"batch", "N", "samples per device and iteration; default 32", false, {}, "32"},
+      batch_split_flag(),
+      {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8", false, {}, "fp32"},
+      {"optimizer",
+       "NAME",
+       "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, adafactor, lamb "
+       "(tandem list optimizers), or none: no update",
+       false,
+       {},
+       "momentum"},
+      {"recipe", "NAME|FILE",
+       "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
+       "pytorch; all: tandem list recipes"},
+      recompute_flag(),
+      offload_flag(),
+      batch_norm_flag(),
+      {"memory", "KEY=VALUE,...",
+       "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
+       "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
+       "modules=lazy|eager, kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped, "
+       "sums=parameters|fp32, "
+       "operators=pytorch|cudnn, gathered=again|kept, decay=on|off"},
   };
   const std::vector<Option> tuning = fine_tuning_flags();
   out.insert(out.begin() + 1, tuning.begin(), tuning.end());
-  for (const std::vector<Option>& more : {board_flags(), input_flags()})
+  for (const std::vector<Option>& more : {condition_options(), board_flags(), input_flags()})
     out.insert(out.end(), more.begin(), more.end());
   for (const std::vector<Option>& more : {failure_flags(), progress_flags()})
     out.insert(out.end(), more.begin(), more.end());

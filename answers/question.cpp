@@ -31,7 +31,7 @@ Anchor read_anchor(const std::string& text, const Place& place) {
 
 std::vector<std::pair<std::string, std::string>> read_memory(const std::string& text, const Place& place) {
   auto settings = parse_selection("memory:" + text, place).settings;
-  memory_habits(settings, "--memory", place);
+  memory_habits(settings, "memory", place);
   return settings;
 }
 

@@ -493,10 +493,7 @@ Report read_report(const Json& document) {
   r.notes = texts(document, "notes");
   r.all_reduces_per_step = document.real("all_reduces_per_step", 0, 0);
   r.simulated_events = document.integer("simulated_events", 0, 0);
-  if (const Json* question = document.find("question")) {
-    if (!question->is_object()) question->fail("a question is an object");
-    r.question = JsonWriter(*question);
-  }
+  if (const Json* question = document.find("question")) r.question = JsonWriter(*question);
   if (const Json* training = document.find("training")) {
     r.training = {true,
                   read_loss(*training, "first_loss"),

@@ -146,7 +146,8 @@ TEST(Files, UseTheNamespaceOfTheirFolder) {
   for (const Source& source : sources()) {
     const std::string name = fs::path(source.path).filename().string();
     if (source.path == "base/rooms.h" || name == "main.cpp" || name.starts_with("dump_"))
-      continue;  // or programs
+      continue;                                                      // or programs
+    if (source.folder == "include" || name == "door.cpp") continue;  // what other programs see
     bool found = false;
     for (const std::string& line : source.lines) {
       std::smatch match;
