@@ -137,7 +137,7 @@ TEST(SystemKinds, WhatCannotBeIsRefusedInOneMessage) {
                                      "cpu0": {"model": "xeon-e5-2690v4"}},
                                      "links": {"pcie": {"bandwidth": "1GB/s", "latency": "1us",
                                      "between": [["gpu0", "cpu0"], ["nic0", "cpu0"]]}}}})")),
-              HasSubstr("nodes of \"odd\" have 1 accelerators each, the nodes beside \"node_kinds\" 2"));
+              HasSubstr("nodes of \"odd\" have 1 accelerators each, the nodes outside \"node_kinds\" 2"));
   EXPECT_THAT(refusal(cluster(3, R"({"slow": {"nodes": 1, "host": {"jitter": 0.1}}})")),
               HasSubstr("\"jitter\" is one for all nodes"));
   EXPECT_THAT(refusal(cluster(3, R"({"slow": {"nodes": 1, "network": {}}})")), HasSubstr("network"));
