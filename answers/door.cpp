@@ -62,7 +62,9 @@ Question Question::with(const Options& changes) const {
   return Door::make(told([&] { return inside_->with(changes); }));
 }
 
-std::string Question::to_json() const { return inside_->to_json().dump(); }
+std::string Question::to_json() const {
+  return told([&] { return inside_->to_json().dump(); });
+}
 uint64_t Question::hash() const {
   return told([&] { return inside_->hash(); });
 }
@@ -91,7 +93,7 @@ std::vector<Report> predict(const Question& question, Depth depth) {
 std::string to_json(const std::vector<Report>& reports) {
   std::vector<schemes::Report> inside;
   for (const Report& report : reports) inside.push_back(Door::inside(report));
-  return schemes::reports_to_json(inside, true);
+  return told([&] { return schemes::reports_to_json(inside, true); });
 }
 
 std::string version() { return TANDEM_VERSION; }

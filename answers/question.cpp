@@ -2,10 +2,12 @@
 #include "answers/question.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <set>
 
 #include "answers/labels.h"
 #include "base/text.h"
@@ -78,7 +80,7 @@ Question::Beside read_beside(const std::string& text, int64_t batch) {
                   fmt::format("\"{}\" is not \"DEVICES MODEL [SCHEME [BATCH]]\", for example \"4 vgg16 "
                               "pytorch-ddp 64\"",
                               printable(text)));
-  Question::Beside out{.graph = Graph::load(words[1]),
+  Question::Beside out{.graph = Graph::load(words[1], place),
                        .scheme = resolve_scheme(words.size() > 2 ? words[2] : "allreduce", place),
                        .devices = parse_integer(words[0], 1, kMostDevices, place),
                        .batch = batch};
@@ -95,7 +97,7 @@ Question::Then read_then(const std::string& text, int64_t batch) {
     refuse_option("then", fmt::format("\"{}\" is not \"PASSES MODEL [BATCH]\", for example \"4 "
                                       "futuregan-discriminator\"",
                                       printable(text)));
-  Question::Then out{Graph::load(words[1]), parse_real(words[0], 1e-6, 1e6, place), batch};
+  Question::Then out{Graph::load(words[1], place), parse_real(words[0], 1e-6, 1e6, place), batch};
   if (words.size() > 2) out.batch = parse_integer(words[2], 1, 1 << 24, place);
   return out;
 }
@@ -166,6 +168,10 @@ std::vector<std::pair<std::string, std::string>> read_sets(const Values& values)
 std::vector<std::string> split_names(const std::vector<std::string>& given) {
   std::vector<std::string> out;
   for (const std::string& list : given) {
+    if (is_document(list)) {
+      out.push_back(list);
+      continue;
+    }
     bool first = true;
     for (const std::string& piece : split(list, ',')) {
       const bool more = piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
@@ -199,17 +205,25 @@ std::vector<std::pair<std::string, std::string>> read_board_changes(const Values
 }
 
 System::Sets asked_sets(const Values& values) {
+  constexpr std::size_t kMost = 1000;
   System::Sets out = read_sets(values);
+  if (out.size() > kMost) refuse_option("set", fmt::format("{} changes are more than {}", out.size(), kMost));
   for (auto& change : read_board_changes(values)) out.push_back(std::move(change));
   return out;
 }
 
+bool is_document(std::string_view text) { return text.starts_with('{') && text.ends_with('}'); }
+
 namespace {
 
-bool is_document(std::string_view text) { return text.starts_with('{'); }
-
 Graph load_graph(const std::string& model, const Place& place) {
-  return is_document(model) ? Graph::from_json(Json::parse(model, "model")) : Graph::load(model, place);
+  if (!is_document(model)) return Graph::load(model, place);
+  Json document = Json::parse(model, "model");
+  if (is_hf_config(document)) {
+    document = model_of_hf_config(document);
+    document.set("name", Json::make_text("config", document.place()));
+  }
+  return Graph::from_json(document);
 }
 
 System load_system(const std::string& system, const System::Sets& sets, const Place& place) {
@@ -349,6 +363,8 @@ Question question_of(const Values& values, const Hooks& hooks, const Question* l
   if (values.has("recipe")) q.scheme.recipe = load_recipe(values.text("recipe", ""), option_place("recipe"));
   read_training(values, hooks, q);
   read_conditions(values, hooks, q);
+  q.given.set("devices", {fmt::format("{}", fmt::join(q.devices, ","))});
+  q.contents = contents_of(values, q.system);
   if (like != nullptr) q.programs = like->programs;
   return q;
 }
@@ -359,17 +375,39 @@ Question Question::read(const Values& values, const Hooks& hooks) {
   return question_of(values, hooks, nullptr);
 }
 
+namespace {
+
+/// Sets values of options: of each all that stand in `pairs`.
+void set_all(Values& values, const std::vector<std::pair<std::string, std::string>>& pairs, bool takes_away) {
+  std::set<std::string_view> begun;
+  for (const auto& [name, value] : pairs) {
+    const Option& option = question_option(name);
+    const bool given = option.kind() == Option::Kind::given;
+    const bool absent =
+        given ? value == "false" || (takes_away && value.empty()) : takes_away && value.empty();
+    if (given && !absent && !value.empty() && value != "true")
+      refuse_option(option.name, fmt::format("\"{}\" is neither true nor false", printable(value)));
+    if (begun.insert(option.name).second)
+      values.set(option.name, {});
+    else if (!option.repeatable)
+      throw UsageError(fmt::format("--{} is given twice", option.name));
+    values.stands_at(option.name, {});
+    if (!absent) values.add(option.name, given ? "" : value);
+  }
+}
+
+}  // namespace
+
 Question Question::of(const std::vector<std::pair<std::string, std::string>>& options, const Hooks& hooks) {
   Values values;
-  for (const auto& [name, value] : options) values.add(question_option(name).name, value);
+  set_all(values, options, false);
   return read(values, hooks);
 }
 
 Question Question::with(const std::vector<std::pair<std::string, std::string>>& changes,
                         const Hooks& hooks) const {
   Values values = given;
-  for (const auto& [name, value] : changes)
-    values.set(question_option(name).name, value.empty() ? std::vector<std::string>{} : std::vector{value});
+  set_all(values, changes, true);
   return question_of(values, hooks, this);
 }
 

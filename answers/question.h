@@ -55,24 +55,29 @@ struct Question {
   /// may be JSON documents instead of names. Reads the files that the options name and no others. Throws
   /// UsageError and InputError (answers/values.h says which).
   static Question read(const Values& values, const Hooks& hooks = {});
-  /// The same of pairs: {{"model", "vgg16"}, {"system", "dgx1-v100"}, {"batch", "64"}}.
+  /// The same of pairs: {{"model", "vgg16"}, {"system", "dgx1-v100"}, {"batch", "64"}}. A switch is given
+  /// with "true" or "", and not with "false". Throws UsageError too where an option that holds one value
+  /// stands twice.
   static Question of(const std::vector<std::pair<std::string, std::string>>& options,
                      const Hooks& hooks = {});
   /// Of a document as values_of() takes it. Throws InputError at the place in the document.
   static Question from_json(const Json& document, const Hooks& hooks = {});
-  /// The same question with other values of some options; an empty value takes an option away. Model and
-  /// machine are not read again where they stay the same.
+  /// The same question with other values of some options; an empty value takes an option away, as "false"
+  /// does a switch. What stands several times ("set") is all of that option. Model and machine are not read
+  /// again where they stay the same.
   Question with(const std::vector<std::pair<std::string, std::string>>& changes,
                 const Hooks& hooks = {}) const;
   /// A "tandem-question-1" document: what was asked that is not the default, the device counts always. Reads
   /// back as an equal question.
   JsonWriter to_json() const;
-  /// Of to_json() and of the contents of the model and the machine: equal for equal questions of one
-  /// version, whatever the order and spelling in which they were asked. FNV-1a, 64 bits. O(document).
+  /// Of to_json() and of the contents that the files named had when they were read: equal for equal questions
+  /// of one version, whatever the order of options, and defaults that are said. Units are not converted:
+  /// "60min" and "1h" are two questions. FNV-1a, 64 bits. O(document).
   uint64_t hash() const;
   bool operator==(const Question& other) const { return hash() == other.hash(); }
 
-  Values given{};  ///< as asked
+  Values given{};         ///< as asked, and the device counts
+  uint64_t contents = 0;  ///< contents_of() when it was read
   Graph graph;
   System system;
   ResolvedScheme scheme;
@@ -169,6 +174,10 @@ std::vector<Option> fine_tuning_flags();
 /// Throws InputError.
 Graph read_model(const Values& values, const std::string& model, const Place& place = {},
                  const Hooks& hooks = {});
+/// Whether the value of --model or --system is a JSON document.
+bool is_document(std::string_view text);
+/// Of the machine's document and of the files that options name by their path. Reads them.
+uint64_t contents_of(const Values& values, const System& system);
 /// "path=value" pairs of --set, one of those, and all of them with read_board_changes().
 std::vector<std::pair<std::string, std::string>> read_sets(const Values& arguments);
 System::Sets asked_sets(const Values& arguments);

@@ -4,6 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <optional>
 
 #include "answers/question.h"
 #include "base/data.h"
@@ -14,6 +18,8 @@ namespace tandem::answers {
 namespace {
 
 constexpr const char* kSchema = "tandem-question-1";
+
+bool holds_document(const Option& option) { return option.name == "model" || option.name == "system"; }
 
 std::string word_of(const Json& value, const Option& option) {
   switch (value.kind()) {
@@ -32,8 +38,7 @@ std::string word_of(const Json& value, const Option& option) {
 std::vector<std::string> words_of(const Json& value, const Option& option) {
   if (option.kind() == Option::Kind::given)
     return value.as_bool() ? std::vector<std::string>{""} : std::vector<std::string>{};
-  const bool document = option.name == "model" || option.name == "system";
-  if (document && value.is_object()) return {JsonWriter(value).dump()};
+  if (holds_document(option) && value.is_object()) return {JsonWriter(value).dump()};
   if (!value.is_array()) return {word_of(value, option)};
   if (!option.repeatable && option.kind() != Option::Kind::numbers)
     value.fail(fmt::format("\"{}\" takes one value", option.name));
@@ -45,39 +50,27 @@ std::vector<std::string> words_of(const Json& value, const Option& option) {
   return {fmt::format("{}", fmt::join(out, ","))};
 }
 
-/// A number as a number, where it is one.
+/// A number as a number, where it is one, however it was spelt: "064", "1e6".
 JsonWriter number_of(const std::string& text) {
-  try {
-    const Json value = Json::parse(text, "");
-    if (value.is_integer() || value.kind() == Json::Kind::real) return JsonWriter(value);
-  } catch (const InputError&) {
-    // "1e6" and "+3" as they were written
-  }
-  return text;
+  constexpr double kMostExact = 1e15;
+  const char* end = text.data() + text.size();
+  int64_t whole = 0;
+  if (const auto r = std::from_chars(text.data(), end, whole); r.ec == std::errc{} && r.ptr == end)
+    return whole;
+  double real = 0;
+  const auto r = std::from_chars(text.data(), end, real);
+  if (r.ec != std::errc{} || r.ptr != end || !std::isfinite(real)) return text;
+  if (real == std::floor(real) && std::abs(real) < kMostExact) return static_cast<int64_t>(real);
+  return real;
 }
 
 JsonWriter json_of(const Option& option, const std::vector<std::string>& words) {
   if (option.kind() == Option::Kind::given) return true;
   if (option.repeatable) return words;
   const std::string& word = words.back();
-  if (word.starts_with('{')) return JsonWriter(Json::parse(word, std::string(option.name)));
+  if (holds_document(option) && is_document(word))
+    return JsonWriter(Json::parse(word, std::string(option.name)));
   return option.kind() == Option::Kind::number ? number_of(word) : JsonWriter(word);
-}
-
-const Json& question_in(const Json& document) {
-  if (document.at("schema").as_text() != "tandem-reports-2") return document;
-  const Json* found = nullptr;
-  std::string text;
-  for (const Json& report : document.at("reports").items()) {
-    const Json* question = report.find("question");
-    if (question == nullptr) report.fail("this report does not hold the question that it answers");
-    const std::string own = JsonWriter(*question).dump();
-    if (found != nullptr && own != text) report.fail("this report answers another question than the first");
-    found = question;
-    text = own;
-  }
-  if (found == nullptr) document.at("reports").fail("no report");
-  return *found;
 }
 
 /// FNV-1a.
@@ -93,10 +86,33 @@ class Hash {
   uint64_t value_ = 0xcbf29ce484222325;
 };
 
-/// The file that an option names, where it names one by its path; else "".
+/// The content of the file that a text names by its path; "" where it names none.
 std::string content_of(const std::string& text) {
-  const std::string file = text.substr(0, text.find(':'));
-  return file.ends_with(".json") ? read_file(file) : "";
+  std::error_code none;
+  const auto file_of = [&](std::string_view part) -> std::string {
+    const std::string file(part.substr(0, part.find(':')));
+    const bool path = file.find('/') != std::string::npos || file.ends_with(".json");
+    return path && std::filesystem::is_regular_file(file, none) ? read_file(file) : "";
+  };
+  std::string out = file_of(text);
+  for (const std::string& word : split(text, ' ')) out += word == text ? "" : file_of(word);
+  return out;
+}
+
+Values options_in(const Json& question) {
+  const Json& schema = question.at("schema");
+  if (schema.as_text() != kSchema)
+    schema.fail(fmt::format("\"{}\" is no question; expected \"{}\", or reports", printable(schema.as_text()),
+                            kSchema));
+  Values out;
+  for (const auto& [key, value] : question.members()) {
+    if (key == "schema") continue;
+    const Option& option = question_option(key, value.place());
+    if (out.has(option.name)) value.fail(fmt::format("\"{}\" is there twice", option.name));
+    out.set(option.name, words_of(value, option));
+    out.stands_at(option.name, value.place());
+  }
+  return out;
 }
 
 }  // namespace
@@ -137,20 +153,17 @@ JsonWriter question_schema() {
 }
 
 Values values_of(const Json& document) {
-  const Json& question = question_in(document);
-  const Json& schema = question.at("schema");
-  if (schema.as_text() != kSchema)
-    schema.fail(fmt::format("\"{}\" is no question; expected \"{}\", or reports", printable(schema.as_text()),
-                            kSchema));
-  Values out;
-  for (const auto& [key, value] : question.members()) {
-    if (key == "schema") continue;
-    const Option& option = question_option(key, value.place());
-    if (out.has(option.name)) value.fail(fmt::format("\"{}\" is there twice", option.name));
-    out.set(option.name, words_of(value, option));
-    out.stands_at(option.name, value.place());
+  if (document.at("schema").as_text() != "tandem-reports-2") return options_in(document);
+  std::optional<Values> out;
+  for (const Json& report : document.at("reports").items()) {
+    const Json* question = report.find("question");
+    if (question == nullptr) report.fail("this report does not hold the question that it answers");
+    Values own = options_in(*question);
+    if (out && !(own == *out)) report.fail("this report answers another question than the first");
+    if (!out) out = std::move(own);
   }
-  return out;
+  if (!out) document.at("reports").fail("no report");
+  return *std::move(out);
 }
 
 Question Question::from_json(const Json& document, const Hooks& hooks) {
@@ -190,13 +203,23 @@ JsonWriter Question::to_json() const {
   return out;
 }
 
+uint64_t contents_of(const Values& values, const System& system) {
+  Hash hash;
+  hash.add(JsonWriter(system.document({})).dump());
+  for (const char* option :
+       {"model", "scheme", "recipe", "profile", "collective-profile", "data", "with", "then"}) {
+    for (const std::string& text : values.all(option)) {
+      const std::string content = is_document(text) ? "" : content_of(text);
+      if (!content.empty()) hash.add(content);
+    }
+  }
+  return hash.value();
+}
+
 uint64_t Question::hash() const {
   Hash hash;
   hash.add(to_json().dump());
-  hash.add(JsonWriter(system.document({})).dump());
-  for (const char* option : {"model", "scheme", "recipe", "profile", "collective-profile", "data"}) {
-    for (const std::string& text : given.all(option)) hash.add(content_of(text));
-  }
+  hash.add(std::to_string(contents));
   return hash.value();
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/analysis/asking.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "app/console/output.h"
@@ -45,17 +47,28 @@ Hooks hooks(const Arguments& arguments) {
 
 Option question_flag() {
   return {"question", "FILE",
-          "asks what a question or a report holds (every report carries its question); options given besides "
-          "win"};
+          "asks what a question or a report holds (every report carries its question). Options given besides "
+          "win, --set after the file's; an empty value takes an option of the file away"};
 }
 
 Question read_question(const Arguments& arguments) {
-  Values values;
-  if (arguments.has("question")) values = values_of(Json::load(arguments.text("question", "")));
+  if (!arguments.has("question")) return Question::read(arguments, hooks(arguments));
+  const Json document = Json::load(arguments.text("question", ""));
+  Values values = values_of(document);
   for (const Option& option : question_options()) {
     if (!arguments.has(option.name)) continue;
-    values.set(option.name, arguments.all(option.name));
+    std::vector<std::string> own = arguments.all(option.name);
+    if (option.kind() != Option::Kind::given && own == std::vector<std::string>{""})
+      own.clear();               // taken away
+    if (option.name == "set") {  // in order: the later wins
+      const std::vector<std::string> before = values.all("set");
+      own.insert(own.begin(), before.begin(), before.end());
+    }
+    values.set(option.name, own);
     values.stands_at(option.name, {});
+  }
+  for (const char* option : {"model", "system"}) {
+    if (!values.has(option)) document.fail(fmt::format("the key \"{}\" is missing", option));
   }
   return read_located(values, hooks(arguments));
 }

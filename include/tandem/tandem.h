@@ -51,14 +51,14 @@ class Question {
   /// A "tandem-question-1" document, or reports ("tandem-reports-2"), which carry the question that they
   /// answer. `name` is what errors call the text. Throws Error.
   static Question from_json(const std::string& text, const std::string& name = "question");
-  /// The same question with other values of some options; an empty value takes an option away. Model and
-  /// machine are read again only where they change. Throws Error.
+  /// The same question with other values of some options; an empty value takes an option away, as "false"
+  /// does a switch. Model and machine are read again only where they change. Throws Error.
   Question with(const Options& changes) const;
 
   /// Reads back as an equal question. O(its length).
   std::string to_json() const;
-  /// Of what is asked and of the contents of the files that it names, however it was written: a key for
-  /// answers of one version of Tandem. O(its length).
+  /// Of what is asked and of the contents that the files it names had when it was made: a key for answers of
+  /// one version of Tandem. The order of options and defaults that are said do not matter. O(its length).
   uint64_t hash() const;
   /// Device counts that it asks about, at least one.
   std::vector<int64_t> devices() const;

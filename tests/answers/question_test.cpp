@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <set>
 #include <thread>
 
@@ -38,7 +40,7 @@ const std::vector<Options>& asked() {
       {{"model", "lenet5"},
        {"system", "dgx1-v100"},
        {"devices", "2"},
-       {"staged", ""},
+       {"staged", "true"},
        {"mtbf", "5000h"},
        {"checkpoint-cost", "10s"},
        {"restart-time", "60s"},
@@ -97,8 +99,8 @@ TEST(Questions, HaveOneHashWhateverTheOrderAndTheDefaultsThatAreSaid) {
                                     {"devices", "4"},
                                     {"set", "host.cores=3"},
                                     {"system", "dgx-a100"},
-                                    {"staged", ""}}) {
-    if (change.second.empty() || change.first == "model") continue;
+                                    {"staged", "true"}}) {
+    if (change.first == "model") continue;
     EXPECT_TRUE(hashes.insert(q.with({change}).hash()).second) << change.first;
   }
 }
@@ -135,6 +137,38 @@ TEST(Questions, TakeModelsAndSystemsThatNoFileHolds) {
   EXPECT_EQ(a.samples_per_second, b.samples_per_second);
   EXPECT_EQ(a.bottleneck.resource, b.bottleneck.resource);
   EXPECT_EQ(a.bottleneck.elasticity, b.bottleneck.elasticity);
+}
+
+TEST(Questions, KeepTheContentsThatTheirFilesHad) {
+  const std::string file =
+      (std::filesystem::temp_directory_path() / fmt::format("question-{}.json", getpid())).string();
+  const std::string model = read_file(std::string(TANDEM_ROOT) + "/models/zoo/lenet5.json");
+  write_file(file, model);
+  const Options options = {{"model", file}, {"system", "dgx1-v100"}, {"then", "2 " + file}};
+  const Question before = Question::of(options);
+  const uint64_t hash = before.hash();
+  write_file(file, model + " ");
+  EXPECT_EQ(before.hash(), hash);
+  EXPECT_NE(Question::of(options), before);
+  std::filesystem::remove(file);
+  EXPECT_EQ(before.hash(), hash);
+}
+
+TEST(Questions, TakeListsSwitchesAndNumbersAsTheyAreMeant) {
+  const Question q = Question::of({{"model", "lenet5"}, {"system", "dgx1-v100"}, {"staged", "false"}});
+  EXPECT_FALSE(q.loading.staged);
+  EXPECT_TRUE(q.with({{"staged", "true"}}).loading.staged);
+  EXPECT_FALSE(q.with({{"staged", "true"}}).with({{"staged", ""}}).loading.staged);
+  const Question changed = q.with({{"set", "nodes=2"}, {"set", "host.cores=3"}});
+  EXPECT_EQ(changed.system.nodes(), 2);
+  EXPECT_EQ(changed.system.host().cores, 3);
+  EXPECT_EQ(q.with({{"batch", "064"}, {"samples", "1e6"}}),
+            q.with({{"batch", "64"}, {"samples", "1000000"}}));
+  EXPECT_EQ(q, Question::from_json(parsed(q.to_json().dump())));
+  EXPECT_EQ(q.with({{"scheme", "allreduce"}, {"profile", "stock"}}), q);
+  EXPECT_THROW(Question::of({{"model", "lenet5"}, {"system", "dgx1-v100"}, {"batch", "1"}, {"batch", "2"}}),
+               UsageError);
+  EXPECT_THROW(q.with({{"staged", "perhaps"}}), UsageError);
 }
 
 void expect_refused(const std::string& text, const std::string& why) {

@@ -157,6 +157,11 @@ TEST(Schemas, HoldForTheExamplesOfTheirDocuments) {
   EXPECT_GE(examples, 6);
 }
 
+/// It comes from the table of options.
+TEST(Schemas, ThatOfQuestionsIsWhatTheProgramWrites) {
+  EXPECT_EQ(tool({"help", "--format", "schema"}).out, slurp(schema_path("question")));
+}
+
 TEST(Schemas, HoldForEveryShippedFile) {
   for (const Shipped& shipped : kShipped) {
     const Checker checker(shipped.schema);
