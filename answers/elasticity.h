@@ -39,7 +39,7 @@ std::vector<Resource> resources_of(const Question& question);
 /// The question's system with one resource of its file turned by `factor`. Throws InputError.
 System perturbed(const Question& question, const Resource& resource, double factor);
 
-/// The question's prediction on a changed system; an anchor stays what it was measured on.
+/// The question's request on a changed system; an anchor stays what it was measured on.
 Request request_on(const Question& question, const System& system, int64_t devices);
 
 /// The question's samples/s with one resource turned by `factor`. Throws InputError.

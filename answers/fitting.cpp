@@ -31,7 +31,8 @@ std::string with_sequence(const std::string& model, int64_t tokens) {
 
 class Fitting {
  public:
-  Fitting(const Question& question, int64_t devices) : q_(question), devices_(devices) {
+  Fitting(const Question& question, int64_t devices)
+      : q_(question), model_(question.given.text("model", "")), devices_(devices) {
     adapts_ = q_.graph.frozen_elements() > 0 && element_bytes(q_.precision) < 4;
   }
 
@@ -45,7 +46,7 @@ class Fitting {
     for (const uint32_t set : sets) {
       const bool more =
           std::any_of(fitting.begin(), fitting.end(), [&](uint32_t f) { return (f & set) == f; });
-      if (more || !sensible(set) || !fits(set, q_.model_text)) continue;
+      if (more || !sensible(set) || !fits(set, model_)) continue;
       fitting.push_back(set);
       out.push_back(words(set, ""));
     }
@@ -73,7 +74,7 @@ class Fitting {
     for (const uint32_t set : {0U, uint32_t{kHalf}, uint32_t{kAgain}, uint32_t{kHalf | kAgain}}) {
       if (set != 0 && !sensible(set)) continue;
       for (int64_t tokens = now / 2; tokens >= std::max(kShortest, now / 16); tokens /= 2) {
-        const std::string model = with_sequence(q_.model_text, tokens);
+        const std::string model = with_sequence(model_, tokens);
         if (fits(set, model)) return words(set, "--model " + model);
       }
     }
@@ -81,7 +82,7 @@ class Fitting {
   }
 
   Graph graph_of(const std::string& model, bool stored) const {
-    Graph graph = Graph::load(model);
+    Graph graph = read_model({}, model);
     if (q_.adapter) {
       const Adapter adapter = stored ? parse_adapter(stored_text(), {}) : *q_.adapter;
       graph = with_adapter(graph, adapter, {});
@@ -96,7 +97,7 @@ class Fitting {
       Request p = q_.request(devices_);
       const bool stored = (set & kStored) != 0;
       std::optional<Graph> graph;
-      if (stored || model != q_.model_text) graph = graph_of(model, stored);
+      if (stored || model != model_) graph = graph_of(model, stored);
       if (graph) p.job.graph = &*graph;
       if (set & kAgain) p.job.recompute = {.blocks = true};
       if (set & kHalf) p.memory.emplace_back("weights", "half");
@@ -119,6 +120,7 @@ class Fitting {
   }
 
   const Question& q_;
+  const std::string model_;
   const int64_t devices_;
   bool adapts_ = false;
 };

@@ -285,10 +285,6 @@ void keep_frozen_half(const Values& values, Question& q) {
   q.memory.emplace_back("weights", "half");
 }
 
-}  // namespace
-
-namespace {
-
 bool same(const Values& a, const Values& b, std::initializer_list<std::string_view> options) {
   return std::all_of(options.begin(), options.end(),
                      [&](std::string_view option) { return a.all(option) == b.all(option); });
@@ -355,8 +351,6 @@ Question question_of(const Values& values, const Hooks& hooks, const Question* l
              .graph = graph(),
              .system = system(),
              .scheme = resolve_scheme(values.text("scheme", fallback("scheme")), values.place("scheme")),
-             .system_text = name,
-             .model_text = model,
              .sets = sets};
   if (values.has("adapter")) q.adapter = values.value("adapter", "", parse_adapter);
   if (values.has("freeze")) q.frozen = split(values.text("freeze", ""), ',');
@@ -364,8 +358,13 @@ Question question_of(const Values& values, const Hooks& hooks, const Question* l
   read_training(values, hooks, q);
   read_conditions(values, hooks, q);
   q.given.set("devices", {fmt::format("{}", fmt::join(q.devices, ","))});
-  q.contents = contents_of(values, q.system);
   if (like != nullptr) q.programs = like->programs;
+  if (like != nullptr && q.graph.same(like->graph)) {  // whatever its file holds by now
+    for (const auto& [file, hash] : like->contents) {
+      if (file.first == "model") q.contents[file] = hash;
+    }
+  }
+  add_contents(q);
   return q;
 }
 
@@ -420,8 +419,9 @@ Loading read_loading(const Values& values, int64_t workers) {
 }
 
 std::string Question::system_label() const {
-  const bool nameless = system.name() == "imported" && system_text.ends_with(".json");
-  const std::string name = nameless ? std::filesystem::path(system_text).stem().string() : system.name();
+  const std::string text = given.text("system", "");
+  const bool nameless = system.name() == "imported" && text.ends_with(".json");
+  const std::string name = nameless ? std::filesystem::path(text).stem().string() : system.name();
   return changed_system(name, sets);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 // What is asked: a model, a machine, a way to train, and how sure the answer is to be. A value.
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,19 +71,18 @@ struct Question {
   /// A "tandem-question-1" document: what was asked that is not the default, the device counts always. Reads
   /// back as an equal question.
   JsonWriter to_json() const;
-  /// Of to_json() and of the contents that the files named had when they were read: equal for equal questions
-  /// of one version, whatever the order of options, and defaults that are said. Units are not converted:
-  /// "60min" and "1h" are two questions. FNV-1a, 64 bits. O(document).
+  /// Of to_json(), the machine's document, and what the files named by their path held when they were read.
+  /// The order of options, and defaults that are said, change nothing. Units are not converted: "60min" and
+  /// "1h" are two questions. A key within one version. FNV-1a, 64 bits. O(document).
   uint64_t hash() const;
   bool operator==(const Question& other) const { return hash() == other.hash(); }
 
-  Values given{};         ///< as asked, and the device counts
-  uint64_t contents = 0;  ///< contents_of() when it was read
+  Values given{};  ///< as asked, and the device counts
+  /// By option and text: hashes of the files that options name by their path, as they were when read.
+  std::map<std::pair<std::string, std::string>, uint64_t> contents{};
   Graph graph;
   System system;
   ResolvedScheme scheme;
-  std::string system_text{};                                ///< as written: name, file or document
-  std::string model_text{};                                 ///< the same
   std::optional<Adapter> adapter{};                         ///< --adapter, which `graph` has
   std::vector<std::string> frozen{};                        ///< --freeze, the same
   std::vector<std::pair<std::string, std::string>> sets{};  ///< changes of the system, in order
@@ -176,8 +176,8 @@ Graph read_model(const Values& values, const std::string& model, const Place& pl
                  const Hooks& hooks = {});
 /// Whether the value of --model or --system is a JSON document.
 bool is_document(std::string_view text);
-/// Of the machine's document and of the files that options name by their path. Reads them.
-uint64_t contents_of(const Values& values, const System& system);
+/// Fills Question::contents of what is not there yet. Reads the files.
+void add_contents(Question& question);
 /// "path=value" pairs of --set, one of those, and all of them with read_board_changes().
 std::vector<std::pair<std::string, std::string>> read_sets(const Values& arguments);
 System::Sets asked_sets(const Values& arguments);

@@ -203,23 +203,26 @@ JsonWriter Question::to_json() const {
   return out;
 }
 
-uint64_t contents_of(const Values& values, const System& system) {
-  Hash hash;
-  hash.add(JsonWriter(system.document({})).dump());
+void add_contents(Question& q) {
   for (const char* option :
        {"model", "scheme", "recipe", "profile", "collective-profile", "data", "with", "then"}) {
-    for (const std::string& text : values.all(option)) {
-      const std::string content = is_document(text) ? "" : content_of(text);
-      if (!content.empty()) hash.add(content);
+    for (const std::string& text : q.given.all(option)) {
+      const std::pair<std::string, std::string> key(option, text);
+      if (q.contents.count(key) != 0 || is_document(text)) continue;
+      const std::string content = content_of(text);
+      if (content.empty()) continue;
+      Hash hash;
+      hash.add(content);
+      q.contents[key] = hash.value();
     }
   }
-  return hash.value();
 }
 
 uint64_t Question::hash() const {
   Hash hash;
   hash.add(to_json().dump());
-  hash.add(std::to_string(contents));
+  hash.add(JsonWriter(system.document({})).dump());
+  for (const auto& [file, content] : contents) hash.add(std::to_string(content));
   return hash.value();
 }
 

@@ -39,7 +39,8 @@ class Error : public std::runtime_error {
 void set_data_folder(const std::string& folder);
 
 /// What is asked. A value: copies share what they hold and are cheap; equal questions are those with equal
-/// hashes. It owns all that it names: its files are read when it is made, and not again.
+/// hashes. It owns all that it names. Files are read when it is made, and not again; a "profile" is read when
+/// it is first asked.
 class Question {
  public:
   using Options = std::vector<std::pair<std::string, std::string>>;

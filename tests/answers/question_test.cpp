@@ -149,6 +149,7 @@ TEST(Questions, KeepTheContentsThatTheirFilesHad) {
   const uint64_t hash = before.hash();
   write_file(file, model + " ");
   EXPECT_EQ(before.hash(), hash);
+  EXPECT_EQ(before.with({{"batch", "32"}}).contents.at({"model", file}), before.contents.at({"model", file}));
   EXPECT_NE(Question::of(options), before);
   std::filesystem::remove(file);
   EXPECT_EQ(before.hash(), hash);

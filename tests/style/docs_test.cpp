@@ -356,5 +356,26 @@ TEST(Readme, StaysShort) {
   for (const std::string& line : lines) EXPECT_LE(line.size(), 200u) << line;
 }
 
+/// Findings and comparisons with other libraries need packages that tests do not install; they are at least
+/// read by their interpreters.
+TEST(Scripts, AreReadByTheirInterpreters) {
+  int scripts = 0;
+  for (const char* folder : {"findings", "tests/against"}) {
+    for (const auto& entry : fs::directory_iterator(fs::path(TANDEM_ROOT) / folder)) {
+      const std::string file = entry.path().string(), kind = entry.path().extension().string();
+      if (kind != ".sh" && kind != ".py") continue;
+      ++scripts;
+      const ChildResult read = kind == ".sh"
+                                   ? shell("bash -n '" + file + "'")
+                                   : shell(
+                                         "! command -v python3 >/dev/null || python3 -c 'import ast, sys; "
+                                         "ast.parse(open(sys.argv[1]).read())' '" +
+                                         file + "'");
+      EXPECT_EQ(read.status, 0) << file << ": " << read.err;
+    }
+  }
+  EXPECT_GE(scripts, 6);
+}
+
 }  // namespace
 }  // namespace tandem::tests
