@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` puts where, and the package that `cpack` makes of it. The program finds its data beside itself
 # (base/data.h), so an installed tree may be moved as a whole.
-include(GNUInstallDirs)
 set(data ${CMAKE_INSTALL_DATAROOTDIR}/tandem)
 
 install(TARGETS tandem RUNTIME)
