@@ -12,7 +12,7 @@
 #include "answers/labels.h"
 #include "base/text.h"
 #include "models/adapter.h"
-#include "models/hf_config.h"
+#include "models/import/hf/config.h"
 #include "schemes/memory_habits.h"
 
 namespace tandem::answers {
@@ -217,13 +217,7 @@ bool is_document(std::string_view text) { return text.starts_with('{') && text.e
 namespace {
 
 Graph load_graph(const std::string& model, const Place& place) {
-  if (!is_document(model)) return Graph::load(model, place);
-  Json document = Json::parse(model, "model");
-  if (is_hf_config(document)) {
-    document = model_of_hf_config(document);
-    document.set("name", Json::make_text("config", document.place()));
-  }
-  return Graph::from_json(document);
+  return is_document(model) ? Graph::from_text(model, "model") : Graph::load(model, place);
 }
 
 System load_system(const std::string& system, const System::Sets& sets, const Place& place) {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "answers/elasticity.h"
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 
 namespace tandem::answers {
 

@@ -16,7 +16,7 @@ endmacro()
 add_custom_target(plugins)  # what the launcher builds when it is asked for a GPU; nothing where there is none
 
 # What both sides of the plugin's door must agree on: the headers that cross it, and the compiler.
-set(headers exec/device/backend.h exec/lower/call.h exec/device/cuda/plugin.h base/precision.h base/registry.h models/kernel.h
+set(headers exec/device/backend.h exec/lower/call.h exec/device/cuda/plugin.h base/precision.h base/registry.h models/layers/kernel.h
   schemes/program.h)
 set(text "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${PROJECT_VERSION}")
 foreach(header IN LISTS headers)
@@ -111,7 +111,7 @@ if(TANDEM_CUDA_BUILT)
   # What the plugin needs of the program is compiled into it, so that it can be opened by any.
   add_library(tandem_cuda MODULE ${cuda_kernels} ${cuda_sources}
     ${CMAKE_SOURCE_DIR}/base/error.cpp ${CMAKE_SOURCE_DIR}/base/precision.cpp ${CMAKE_SOURCE_DIR}/exec/device/backend.cpp ${CMAKE_SOURCE_DIR}/exec/lower/call.cpp
-    ${CMAKE_SOURCE_DIR}/models/kernel.cpp ${CMAKE_SOURCE_DIR}/models/optimizer.cpp ${CMAKE_SOURCE_DIR}/base/units.cpp)
+    ${CMAKE_SOURCE_DIR}/models/layers/kernel.cpp ${CMAKE_SOURCE_DIR}/models/optimizer.cpp ${CMAKE_SOURCE_DIR}/base/units.cpp)
   set_target_properties(tandem_cuda PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON CUDA_RUNTIME_LIBRARY Static

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

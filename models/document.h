@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The head of a model file. Used by models/reader.cpp alone.
+#include "base/expression.h"
 #include "models/description.h"
-#include "models/expression.h"
 
 namespace tandem::models {
 

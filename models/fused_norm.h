@@ -4,7 +4,7 @@
 // models.
 #include <vector>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 #include "models/slice.h"
 
 namespace tandem::models {

@@ -13,7 +13,7 @@
 #include "base/json_writer.h"
 #include "base/options.h"
 #include "models/fused_norm.h"
-#include "models/hf_config.h"
+#include "models/import/importer.h"
 #include "models/reader.h"
 
 namespace tandem::models {
@@ -255,8 +255,15 @@ Graph::Graph(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 namespace {
 
-Json load_model(const std::string& path) {
-  return Json::parse(without_infinity(read_file(path)), path == "-" ? "stdin" : path);
+/// The document of a model's text: of a model file as it stands, of another format with `name` as its name.
+Json document_of(std::string_view text, const std::string& file, const std::string& name) {
+  for (const ModelImporter& importer : import_registry().all()) {
+    if (!importer.recognises(text)) continue;
+    Json document = importer.read(text, file);
+    document.set("name", Json::make_text(name, document.place()));
+    return document;
+  }
+  return Json::parse(text, file);
 }
 
 /// "Qwen3-1.7B" of Qwen3-1.7B.json and of Qwen3-1.7B/config.json.
@@ -270,12 +277,14 @@ std::string name_of_file(const std::string& file) {
 
 Graph Graph::load(const std::string& name_or_file, const Place& place) {
   const Selection selection = parse_selection(name_or_file, place);
-  Json document = load_model(find_data("models/zoo", "model", selection.name, place));
-  if (is_hf_config(document)) {
-    document = model_of_hf_config(document);
-    document.set("name", Json::parse(JsonWriter(name_of_file(selection.name)).dump(), "name"));
-  }
+  const std::string path = find_data("models/zoo", "model", selection.name, place);
+  const Json document =
+      document_of(read_file(path), path == "-" ? "stdin" : path, name_of_file(selection.name));
   return Graph(std::make_unique<Impl>(read_model(document, selection.settings, place, layers_registry())));
+}
+
+Graph Graph::from_text(std::string_view text, const std::string& file) {
+  return from_json(document_of(text, file, "config"));
 }
 
 namespace {

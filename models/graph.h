@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/description.h"
@@ -17,6 +18,9 @@ class Graph {
   /// `name_or_file`: a name in models/zoo, a path ending in .json, or either followed by
   /// ":key=value,..." which overrides the file's "parameters". Throws InputError.
   static Graph load(const std::string& name_or_file, const Place& place = {});
+  /// The same of a text, which messages call `file`: a model file, or what a reader in models/import
+  /// recognises, whose model is then called "config".
+  static Graph from_text(std::string_view text, const std::string& file);
   static Graph from_json(const Json& document, const Registry<LayerType>& types = layers_registry());
   /// Of layers whose shapes are not known yet; throws InputError where they do not fit.
   static Graph of(ModelDescription model);

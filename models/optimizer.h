@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/kernel.h"
+#include "models/layers/kernel.h"
 
 namespace tandem::models {
 

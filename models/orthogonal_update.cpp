@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 #include "models/optimizer.h"
 
 namespace tandem::models {

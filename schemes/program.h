@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/kernel.h"
+#include "models/layers/kernel.h"
 #include "models/slice.h"
 #include "schemes/op_list.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 #include "topologies/import/hardware.h"
 #include "topologies/node_kinds.h"
 #include "topologies/ranges.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "topologies/network.h"
+#include "topologies/blocks/network.h"
 #include "topologies/node.h"
 
 namespace tandem::topologies {

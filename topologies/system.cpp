@@ -11,7 +11,7 @@
 #include <set>
 
 #include "base/data.h"
-#include "topologies/device_paths.h"
+#include "topologies/devices/device_paths.h"
 #include "topologies/edits.h"
 #include "topologies/import/cards.h"
 #include "topologies/system_impl.h"

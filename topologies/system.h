@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 #include "topologies/packet_loss.h"
 #include "topologies/vertex.h"
 

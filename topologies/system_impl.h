@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
+#include "topologies/blocks/network.h"
 #include "topologies/faults.h"
-#include "topologies/network.h"
 #include "topologies/node.h"
 #include "topologies/node_kinds.h"
 #include "topologies/packet_loss.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json of Hugging Face Transformers -> a model file.
-#include "models/hf_config.h"
+#include "models/import/hf/config.h"
 
 #include <fmt/format.h>
 

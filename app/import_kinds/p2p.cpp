@@ -12,7 +12,7 @@
 #include "app/import_kinds/machine.h"
 #include "calibration/logs/link_fit.h"
 #include "sim/cost/libraries.h"
-#include "topologies/device_paths.h"
+#include "topologies/devices/device_paths.h"
 #include "topologies/import/hardware.h"
 #include "topologies/import/importer.h"
 

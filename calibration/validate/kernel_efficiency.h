@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "sim/cost/machine.h"
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 
 namespace tandem::calibration {
 

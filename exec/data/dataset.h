@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::exec {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of one element.
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

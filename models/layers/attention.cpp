@@ -7,7 +7,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 #include "models/layers/norm_kernel.h"
 
 namespace tandem::models {

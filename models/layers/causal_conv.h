@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The causal convolution of each feature with its last positions that layers with a memory begin with.
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

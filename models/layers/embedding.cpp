@@ -2,7 +2,7 @@
 // Learned tables of vectors: words, positions, the class token.
 #include <fmt/format.h>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

@@ -5,7 +5,7 @@
 // first input; the loss of the model gives it no gradient.
 #include <fmt/format.h>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

@@ -2,7 +2,7 @@
 // Fully connected layers on {features}, {time, features} or the channels of an image.
 #include <fmt/format.h>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

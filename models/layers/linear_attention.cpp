@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "models/layer.h"
 #include "models/layers/causal_conv.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

@@ -2,7 +2,7 @@
 // Softmax and losses. A loss gives a scalar, and nothing has to read it.
 #include <fmt/format.h>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

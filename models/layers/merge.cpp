@@ -2,7 +2,7 @@
 // Layers of several inputs.
 #include <fmt/format.h>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

@@ -3,7 +3,7 @@
 // statistics over `length` elements for each of `rows`.
 #include <fmt/format.h>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 #include "models/layers/norm_kernel.h"
 
 namespace tandem::models {

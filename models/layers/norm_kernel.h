@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The kernel of normalisations, which attention has inside, too.
-#include "models/kernel.h"
+#include "models/layers/kernel.h"
 
 namespace tandem::models {
 

@@ -2,7 +2,7 @@
 // Recurrent layers on {time, features}, as cuDNN runs them.
 #include <fmt/format.h>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

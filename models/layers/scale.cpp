@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A learned factor of each feature: the layer scale behind the branches of residual networks (Touvron et al.
 // 2021, Going deeper with Image Transformers, section 2; ConvNeXt).
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

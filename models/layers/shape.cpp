@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

@@ -5,8 +5,8 @@
 // and the scan's result again, as the authors' kernels do.
 #include <fmt/format.h>
 
-#include "models/layer.h"
 #include "models/layers/causal_conv.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

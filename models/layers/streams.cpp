@@ -4,7 +4,7 @@
 // mixed by a matrix whose rows and columns sum to 1. The weights are made of the streams themselves, in fp32.
 #include <fmt/format.h>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 #include "models/layers/norm_kernel.h"
 
 namespace tandem::models {

@@ -2,7 +2,7 @@
 // Learned elements that a step holds, sums over devices and updates like all others, though its passes do
 // next to nothing with them: a token for masked patches, a pooling head beside the loss, a small network that
 // makes scores of distances.
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

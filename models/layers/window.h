@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 namespace tandem::models {
 

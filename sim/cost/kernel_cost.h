@@ -27,9 +27,9 @@
 #include <string>
 #include <vector>
 
-#include "models/kernel.h"
+#include "models/layers/kernel.h"
 #include "schemes/recipe.h"
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 
 namespace tandem::sim {
 

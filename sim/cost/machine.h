@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/precision.h"
 #include "base/units.h"
-#include "models/kernel.h"
+#include "models/layers/kernel.h"
 #include "sim/bound/bound_program.h"
 #include "sim/cost/input_rates.h"
 #include "sim/cost/neighbours.h"

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "base/units.h"
-#include "models/kernel.h"
+#include "models/layers/kernel.h"
 
 namespace tandem::sim {
 

@@ -13,7 +13,7 @@
 #include "schemes/program.h"
 #include "sim/bound/bound_program.h"
 #include "sim/cost/link_profile.h"
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 
 namespace tandem::sim {
 

@@ -3,7 +3,7 @@
 // Kernels on matrix units as the matrix products that they do. Pure; any thread may call; throws nothing.
 #include <optional>
 
-#include "models/kernel.h"
+#include "models/layers/kernel.h"
 
 namespace tandem::sim {
 

@@ -4,7 +4,7 @@
 #include "schemes/memory_habits.h"
 #include "schemes/report.h"
 #include "schemes/scheme.h"
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 
 namespace tandem::sim {
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes models/hf/classes.json: what Transformers itself says of its model types.
+"""Writes models/import/hf/classes.json: what Transformers itself says of its model types.
 
 For each type: its classes, the bare one, the attention that runs by default, other names of fields, and every field
-with the class's default. Fields that change neither shapes nor work are left out (models/hf/ignored.json).
+with the class's default. Fields that change neither shapes nor work are left out (models/import/hf/ignored.json).
 
     pip install transformers==5.23.0 torch
-    tests/against/hf_classes.py > models/hf/classes.json
+    tests/against/hf_classes.py > models/import/hf/classes.json
 A field that is null is made from others by the class, or is null.
 """
 import json
@@ -87,7 +87,7 @@ def name_in(mapping, config_class):
 
 
 def main():
-    ignored = json.load(open(os.path.join(HERE, "../../models/hf/ignored.json")))
+    ignored = json.load(open(os.path.join(HERE, "../../models/import/hf/ignored.json")))
     out = {}
     for type_, config_class in sorted(CONFIG_MAPPING.items()):
         classes, bare = [], True

@@ -68,8 +68,8 @@ def changed(key, value, layers):
 
 def main():
     transformers.logging.set_verbosity_error()
-    library = load("models/hf/classes.json")
-    rows = {k: row for table in sys.argv[1:] for k, row in load("models/hf/types/%s.json" % table).items()}
+    library = load("models/import/hf/classes.json")
+    rows = {k: row for table in sys.argv[1:] for k, row in load("models/import/hf/types/%s.json" % table).items()}
     for kind in rows:
         if kind not in library or any(key in rows[kind] for key in ("text", "vision", "refused")):
             continue

@@ -106,9 +106,9 @@ def cases_of(fields, base, config_class, layers):
 
 def main():
     transformers.logging.set_verbosity_error()
-    library = load("models/hf/classes.json")
+    library = load("models/import/hf/classes.json")
     wanted = sys.argv[2:]
-    for kind, row in load("models/hf/types/%s.json" % sys.argv[1]).items():
+    for kind, row in load("models/import/hf/types/%s.json" % sys.argv[1]).items():
         other = any(key in row for key in ("text", "vision", "refused"))
         if kind not in library or other or (wanted and kind not in wanted):
             continue

@@ -11,7 +11,7 @@
 
 #include "calibration/fit/machine_fit.h"
 #include "models/graph.h"
-#include "models/layer.h"
+#include "models/layers/layer.h"
 #include "models/optimizer.h"
 #include "sim/simulate.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/hf_config.h"
 #include "models/graph.h"
+#include "models/import/hf/config.h"
 #include "tests/fuzz/target.h"
 
 namespace tandem::tests::fuzz {

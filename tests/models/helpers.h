@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/graph.h"
-#include "models/hf_config.h"
+#include "models/import/hf/config.h"
 
 namespace tandem::tests {
 

@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "models/graph.h"
-#include "models/hf_config.h"
+#include "models/import/hf/config.h"
+#include "models/import/importer.h"
 
 namespace tandem::tests {
 namespace {
@@ -290,7 +291,7 @@ TEST(HfConfigs, WhatIsNotUnderstoodIsRefusedByName) {
   EXPECT_THAT(
       refusal(R"("architectures": ["JambleForCausalLM"])"),
       testing::AllOf(HasSubstr("config.json:1:"), HasSubstr("\"JambleForCausalLM\" is not understood"),
-                     HasSubstr("types are: models/hf/types")));
+                     HasSubstr("types are: models/import/hf/types")));
   EXPECT_THAT(refusal(R"("model_type": "gemma9_text")"), HasSubstr("Of a like name are: gemma, gemma2"));
   EXPECT_THAT(
       refusal(R"("model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 5,
@@ -449,6 +450,15 @@ TEST(HfConfigs, PythonsJsonIsRead) {
       R"({"architectures": null, "model_type": "llama", "a": [Infinity, -Infinity, NaN, "NaN\" Infinity"]})";
   const Json config = Json::parse(models::without_infinity(text), "config.json");
   EXPECT_EQ(Graph::from_json(model_of_hf_config(config)).parameter_elements(), 6738415616);
+}
+
+TEST(ModelImporters, RecogniseTheirFormatsOnly) {
+  const ModelImporter& reader = models::import_registry().at("hf-config");
+  EXPECT_TRUE(reader.recognises(R"({"model_type": "llama", "a": NaN})"));
+  for (const char* other :
+       {"", "{", "\x08\x07", R"({"model_type": "llama")", R"({"layers": [], "model_type": 1})"})
+    EXPECT_FALSE(reader.recognises(other)) << other;
+  EXPECT_EQ(Graph::from_text(R"({"model_type": "llama", "a": NaN})", "model").name(), "config");
 }
 
 TEST(HfConfigs, AHintIsTheSameNameSpelledOtherwise) {

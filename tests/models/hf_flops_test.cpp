@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "base/data.h"
-#include "models/hf_config.h"
+#include "models/import/hf/config.h"
 #include "tests/models/helpers.h"
 
 namespace tandem::tests {

@@ -8,7 +8,7 @@
 
 #include "base/data.h"
 #include "models/graph.h"
-#include "models/hf_config.h"
+#include "models/import/hf/config.h"
 
 namespace tandem::tests {
 namespace {

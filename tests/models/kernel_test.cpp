@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/kernel.h"
+#include "models/layers/kernel.h"
 
 #include "tests/models/helpers.h"
 

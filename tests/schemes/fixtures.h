@@ -3,7 +3,7 @@
 // Small inputs that the tests of schemes share.
 #include <string>
 
-#include "models/hf_config.h"
+#include "models/import/hf/config.h"
 #include "schemes/builder.h"
 #include "schemes/scheme.h"
 

@@ -15,7 +15,7 @@
 #include "app/console/cli.h"
 #include "models/graph.h"
 #include "tests/app/tool.h"
-#include "topologies/network.h"
+#include "topologies/blocks/network.h"
 
 namespace tandem::tests {
 namespace {

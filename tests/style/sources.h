@@ -17,17 +17,19 @@ inline const std::map<std::string, int> kFloors = {
     {"include", 0}, {"base", 0},    {"models", 1},      {"topologies", 1}, {"schemes", 2}, {"sim", 3},
     {"exec", 3},    {"answers", 4}, {"calibration", 5}, {"app", 6},        {"tests", 7}};
 
-/// The floors of the folders inside a room, where one stands on another; "." is the room's own folder.
-/// Folders that are not named here hold components, which stand on all that is.
+/// The floors of the folders inside a room. The room's own folder is on top of these, unless it is named
+/// here. Folders that are not named hold components and count with the room's own folder.
 inline const std::map<std::string, int> kInnerFloors = {
-    {"exec/lower", 0},       {"exec/device", 1},     {"exec/data", 1},
-    {"exec/comm", 2},        {"exec/request", 3},    {"exec/layout", 4},
-    {"exec/run", 5},         {"exec/workers", 6},    {"exec/results", 7},
-    {"sim/bound", 0},        {"sim/network", 1},     {"sim/cost", 1},
-    {"sim/memory", 1},       {"sim/bind", 2},        {"sim/evaluate", 2},
-    {"calibration/logs", 0}, {"calibration/fit", 1}, {"calibration/validate", 2},
-    {"app/console", 0},      {"app/analysis", 1},    {"app/pictures", 2},
-    {"app/measure", 2},      {"app/show", 3},
+    {"exec/lower", 0},        {"exec/device", 1},       {"exec/data", 1},
+    {"exec/comm", 2},         {"exec/request", 3},      {"exec/layout", 4},
+    {"exec/run", 5},          {"exec/workers", 6},      {"exec/results", 7},
+    {"sim/bound", 0},         {"sim/network", 1},       {"sim/cost", 1},
+    {"sim/memory", 1},        {"sim/bind", 2},          {"sim/evaluate", 2},
+    {"calibration/logs", 0},  {"calibration/fit", 1},   {"calibration/validate", 2},
+    {"app/console", 0},       {"app/analysis", 1},      {"app/pictures", 2},
+    {"app/measure", 2},       {"app/show", 3},          {"models/import", 0},
+    {"models/layers", 0},     {"topologies/blocks", 0}, {"topologies/devices", 0},
+    {"topologies/import", 1}, {"topologies", 2},        {"topologies/export", 3},
 };
 
 struct Source {

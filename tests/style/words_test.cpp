@@ -115,7 +115,7 @@ const char* const kUnread[] = {"answers/",
                                "exec/run/",
                                "exec/workers/",
                                "include/",
-                               "models/hf",
+                               "models/import/hf",
                                "models/layers/",
                                "sim/request.h",
                                "sim/simulat"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Properties of every network block at many sizes.
-#include "topologies/network.h"
+#include "topologies/blocks/network.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "base/json.h"
-#include "topologies/device_paths.h"
+#include "topologies/devices/device_paths.h"
 #include "topologies/system.h"
 
 namespace tandem::tests {

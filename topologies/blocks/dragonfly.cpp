@@ -6,7 +6,7 @@
 // depends on both ends only.
 #include <fmt/format.h>
 
-#include "topologies/network.h"
+#include "topologies/blocks/network.h"
 
 namespace tandem::topologies {
 

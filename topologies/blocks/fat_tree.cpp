@@ -13,7 +13,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "topologies/network.h"
+#include "topologies/blocks/network.h"
 
 namespace tandem::topologies {
 

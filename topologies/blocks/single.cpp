@@ -2,7 +2,7 @@
 // One non-blocking switch: every port has a cable up and a cable down.
 #include <fmt/format.h>
 
-#include "topologies/network.h"
+#include "topologies/blocks/network.h"
 
 namespace tandem::topologies {
 

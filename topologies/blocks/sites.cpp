@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "topologies/network.h"
+#include "topologies/blocks/network.h"
 
 namespace tandem::topologies {
 

@@ -3,7 +3,7 @@
 // Torus and ring share one implementation. Internal to topologies/blocks.
 #include <memory>
 
-#include "topologies/network.h"
+#include "topologies/blocks/network.h"
 
 namespace tandem::topologies {
 

@@ -6,7 +6,7 @@
 #include <vector>
 #include "base/json_writer.h"
 
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 #include "topologies/import/importer.h"
 
 namespace tandem::topologies {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "topologies/device_paths.h"
+#include "topologies/devices/device_paths.h"
 #include "topologies/import/hardware.h"
 
 namespace tandem::topologies {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 #include "topologies/import/importer.h"
 
 namespace tandem::topologies {

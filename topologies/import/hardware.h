@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "topologies/device.h"
+#include "topologies/devices/device.h"
 #include "topologies/import/machine.h"
 
 namespace tandem::topologies {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of types: models/hf/types/*.json says how each is read, models/hf/classes.json what the library
+// The tables of types: models/import/hf/types/*.json says how each is read, models/import/hf/classes.json what the library
 // has.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +9,7 @@
 #include <cctype>
 
 #include "base/data.h"
-#include "models/hf_fields.h"
+#include "models/import/hf/fields.h"
 
 namespace tandem::models {
 
@@ -19,8 +19,8 @@ namespace {
 const std::map<std::string, Json, std::less<>>& rows() {
   static const auto all = [] {
     std::map<std::string, Json, std::less<>> out;
-    for (const std::string& file : list_data("models/hf/types")) {
-      const Json table = Json::load(fmt::format("{}/models/hf/types/{}.json", data_root(), file));
+    for (const std::string& file : list_data("models/import/hf/types")) {
+      const Json table = Json::load(fmt::format("{}/models/import/hf/types/{}.json", data_root(), file));
       for (const auto& [name, row] : table.members()) out.emplace(name, row);
     }
     return out;
@@ -29,7 +29,7 @@ const std::map<std::string, Json, std::less<>>& rows() {
 }
 
 const Json& classes() {
-  static const Json all = Json::load(data_root() + "/models/hf/classes.json");
+  static const Json all = Json::load(data_root() + "/models/import/hf/classes.json");
   return all;
 }
 
@@ -179,7 +179,7 @@ std::vector<std::string> of_like_name(std::string name, const std::vector<std::s
   }
   const std::string near = spelled_otherwise(name, name == type ? types : names);
   const auto like = of_like_name(type.empty() ? stem_of(name) : type, types);
-  std::string hint = fmt::format("{} types are: models/hf/types", types.size());
+  std::string hint = fmt::format("{} types are: models/import/hf/types", types.size());
   if (!like.empty()) hint = fmt::format("Of a like name are: {}", fmt::join(like, ", "));
   if (!near.empty()) hint = fmt::format("Did you mean {}?", near);
   where.fail(fmt::format("architecture \"{}\" is not understood. {}", printable(name), hint));
@@ -189,7 +189,7 @@ HfType checked(HfType type, const Json& where) {
   if (const Json* why = type.row->find("refused"))
     where.fail(fmt::format("\"{}\" is not understood: {}", printable(type.reads), why->as_text()));
   if (type.library == nullptr)
-    where.fail(fmt::format("\"{}\" has no fields in models/hf/classes.json", type.name));
+    where.fail(fmt::format("\"{}\" has no fields in models/import/hf/classes.json", type.name));
   return type;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layer.h"
+#include "models/layers/layer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

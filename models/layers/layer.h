@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/precision.h"
 #include "base/registry.h"
-#include "models/kernel.h"
+#include "models/layers/kernel.h"
 
 namespace tandem::models {
 

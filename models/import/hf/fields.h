@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/expression.h"
 #include "base/json.h"
-#include "models/expression.h"
 
 namespace tandem::models {
 
-/// How one type is read: its row of models/hf/types, and what the library says of it (classes.json).
+/// How one type is read: its row of models/import/hf/types, and what the library says of it (classes.json).
 struct HfType {
   std::string name;               ///< "llama"
   std::string reads;              ///< the class that the model is of: "LlamaForCausalLM"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/hf_layers.h"
+#include "models/import/hf/layers.h"
 
 namespace tandem::models {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // config.json of Hugging Face Transformers -> a model document (docs/formats/model.md). A type is
-// a row of models/hf/types.
+// a row of models/import/hf/types.
 #include <string>
 #include <string_view>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topologies/device_paths.h"
+#include "topologies/devices/device_paths.h"
 
 #include <filesystem>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of models/hf/types and the fields of a config -> what tells the decoder apart.
+// A row of models/import/hf/types and the fields of a config -> what tells the decoder apart.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,7 +7,7 @@
 #include <charconv>
 #include <map>
 
-#include "models/hf_layers.h"
+#include "models/import/hf/layers.h"
 
 namespace tandem::models {
 

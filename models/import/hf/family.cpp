@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of models/hf/types with "family": the model is that one of models/families, with parameters of its
-// own.
+// A row of models/import/hf/types with "family": the model is that one of models/families, with parameters of
+// its own.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <set>
 
-#include "models/hf_layers.h"
+#include "models/import/hf/layers.h"
 
 namespace tandem::models {
 

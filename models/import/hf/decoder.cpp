@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "models/hf_layers.h"
+#include "models/import/hf/layers.h"
 
 namespace tandem::models {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the configurations of Hugging Face Transformers come to: shared by their readers and the writers of
-// the model (hf_config.cpp).
+// the model (config.cpp).
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -9,11 +9,11 @@
 
 #include "base/json.h"
 #include "base/json_writer.h"
-#include "models/hf_fields.h"
+#include "models/import/hf/fields.h"
 
 namespace tandem::models {
 
-/// What tells decoder-only transformers apart: each member is a key of a row's "model" (hf_decoder_rows.cpp).
+/// What tells decoder-only transformers apart: each member is a key of a row's "model" (decoder_rows.cpp).
 struct Decoder {
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, feed = 0, vocabulary = 0,
           sequence = 0;

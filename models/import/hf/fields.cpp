@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/hf_fields.h"
+#include "models/import/hf/fields.h"
 
 #include <fmt/format.h>
 
@@ -75,7 +75,7 @@ bool is_nothing(const Json& value) {
 const std::set<std::string, std::less<>>& ignored() {
   static const std::set<std::string, std::less<>> all = [] {
     std::set<std::string, std::less<>> out;
-    const Json list = Json::load(data_root() + "/models/hf/ignored.json");
+    const Json list = Json::load(data_root() + "/models/import/hf/ignored.json");
     for (const Json& name : list.items()) out.insert(name.as_text());
     return out;
   }();

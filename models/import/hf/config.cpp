@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/hf_config.h"
+#include "models/import/hf/config.h"
 
 #include <fmt/format.h>
 
 #include <cctype>
 
-#include "models/hf_layers.h"
+#include "models/import/hf/layers.h"
 
 namespace tandem::models {
 

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 
-namespace tandem::models {
+namespace tandem::base {
 
 /// Named whole numbers; names not found here are looked for in `outer`.
 /// For one thread at a time.
@@ -39,4 +39,4 @@ bool is_expression(const Json& value);
 /// A whole number: written as such or as an expression.
 int64_t whole_number(const Json& value, const Variables& variables);
 
-}  // namespace tandem::models
+}  // namespace tandem::base

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/expression.h"
+#include "base/expression.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
 
-namespace tandem::models {
+namespace tandem::base {
 
 void Variables::set(std::string_view name, int64_t value) {
   const auto at = values_.find(name);
@@ -170,4 +170,4 @@ int64_t whole_number(const Json& value, const Variables& variables) {
   return is_expression(value) ? evaluate(value.as_text(), variables, value.place()) : value.as_int();
 }
 
-}  // namespace tandem::models
+}  // namespace tandem::base
