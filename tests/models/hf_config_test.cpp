@@ -452,6 +452,23 @@ TEST(HfConfigs, PythonsJsonIsRead) {
   EXPECT_EQ(Graph::from_json(model_of_hf_config(config)).parameter_elements(), 6738415616);
 }
 
+/// As the library's classes check: true is no number, although Python would count it as 1.
+TEST(HfConfigs, ABooleanIsNoNumber) {
+  EXPECT_THAT(refusal(R"("model_type": "llama", "num_hidden_layers": true)"),
+              HasSubstr("\"num_hidden_layers\": expected a number as 32, not true"));
+  EXPECT_THAT(refusal(R"("model_type": "llama", "num_key_value_heads": true)"),
+              HasSubstr("\"num_key_value_heads\": expected a whole number, not true"));
+}
+
+/// AutoConfig refuses such a file, unless it comes with code that has the type.
+TEST(HfConfigs, AnUnknownTypeOfAKnownClassComesWithItsCode) {
+  EXPECT_THAT(refusal(R"("architectures": ["LlamaForCausalLM"], "model_type": "lama")"),
+              HasSubstr("model_type \"lama\" is unknown; the type of LlamaForCausalLM is \"llama\""));
+  const Json config = parsed(
+      R"("architectures": ["LlamaForCausalLM"], "model_type": "lama", "auto_map": {"AutoConfig": "x.Lama"})");
+  EXPECT_EQ(Graph::from_json(model_of_hf_config(config)).parameter_elements(), 6738415616);
+}
+
 TEST(ModelImporters, RecogniseTheirFormatsOnly) {
   const ModelImporter& reader = models::import_registry().at("hf-config");
   EXPECT_TRUE(reader.recognises(R"({"model_type": "llama", "a": NaN})"));

@@ -87,6 +87,8 @@ bool without_effect(std::string_view name) {
   return ignored().count(name) > 0 || name.ends_with("_token_id") || name.starts_with("mtp_");
 }
 
+bool is_number(const Json& value) { return value.is_integer() || value.kind() == Json::Kind::real; }
+
 std::string shown(const Json& value) {
   switch (value.kind()) {
     case Json::Kind::null:
@@ -163,6 +165,11 @@ void HfFields::read_config(const Json& object, const std::string& prefix) {
     if (given_.count(name) > 0 && !same(*values_.at(name), value))
       value.fail(
           fmt::format("\"{}\" and \"{}\" are one field, but they differ", printable(key), printable(name)));
+    const auto usual = values_.find(name);
+    if (value.kind() == Json::Kind::boolean && usual != values_.end() && is_number(*usual->second) &&
+        !without_effect(name))
+      value.fail(fmt::format("\"{}\": expected a number as {}, not {}", printable(key), shown(*usual->second),
+                             shown(value)));
     given_.insert(name);
     values_[name] = &value;
     if (value.is_array()) add_entries(name, value);
@@ -225,6 +232,10 @@ int64_t HfFields::whole(const Json& spec, int64_t low, int64_t high) const {
   const Json& first = spec.is_array() ? spec.items().front() : spec;
   const auto names = first.is_text() ? names_in(first.as_text()) : std::vector<std::string>{};
   const std::string name = names.empty() ? "a size" : names.front();
+  const auto given = values_.find(name);
+  if (low > 0 && first.is_text() && first.as_text() == "=" + name && given != values_.end() &&
+      given->second->kind() == Json::Kind::boolean)
+    given->second->fail(fmt::format("\"{}\": expected a whole number, not {}", name, shown(*given->second)));
   const auto value = whole(spec);
   if (!value) config_.fail(fmt::format("\"{}\" is missing", name));
   if (*value >= low && *value <= high) return *value;

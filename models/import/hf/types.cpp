@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of types: models/import/hf/types/*.json says how each is read, models/import/hf/classes.json what the library
-// has.
+// The tables of types: models/import/hf/types/*.json says how each is read, models/import/hf/classes.json
+// what the library has.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -215,7 +215,11 @@ HfType hf_type_of(const Json& config) {
     if (one && (!found || named_after(name, known))) found = one;
   }
   if (found) {
-    if (const Json* own = classes().find(of)) found->library = own;
+    if (const Json* own = classes().find(of))
+      found->library = own;
+    else if (!of.empty() && config.find("auto_map") == nullptr)  // which names code that has the type
+      type->fail(fmt::format("model_type \"{}\" is unknown; the type of {} is \"{}\"", printable(of), name,
+                             found->name));
     return checked(*found, where);
   }
   refuse(where, of, has_name ? name : of);
