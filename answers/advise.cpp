@@ -20,9 +20,9 @@ namespace tandem::answers {
 namespace {
 
 constexpr int64_t kMostSimulated = 400, kMostSimulatedLarge = 40;
-constexpr int64_t kLarge = 64;     // devices, on more of which a way takes long to simulate
+constexpr int64_t kLarge = 64;     // above it a candidate takes long to simulate
 constexpr std::size_t kWave = 16;  // candidates that are judged by the same floor
-/// Stages need not be equal, so that a bound that takes them to be is no bound by a hair.
+/// Stages may be unequal, so a bound that assumes equal ones needs a margin.
 constexpr double kSlack = 0.97;
 constexpr double kNormal90 = 1.645;
 
@@ -38,20 +38,20 @@ ResolvedScheme resolved(const std::string& text, const Search& search) {
   return out;
 }
 
-/// Seconds of one micro-batch on all stages of a pipeline, one behind the other.
-/// Any thread may call; threads that ask the same at once find it each.
+/// Seconds of one micro-batch on all stages of a pipeline, one after another. Any thread may call; threads
+/// that ask the same at once compute it each.
 class StageTimes {
  public:
   using Key = std::tuple<std::string, int64_t, int, std::string>;
 
   StageTimes(const Question& question, const Search& search) : q_(question), search_(search) {}
 
-  /// Equal for candidates of which seconds() is.
+  /// Equal for candidates with equal seconds().
   static Key key(const Candidate& c, const Recompute& recompute) {
     return {c.stage_scheme, c.batch, static_cast<int>(c.precision), recompute.text()};
   }
 
-  /// Infinite where the stage cannot be.
+  /// Infinite if the stage is impossible.
   double seconds(const Candidate& c, const Recompute& recompute) {
     const Key asked = key(c, recompute);
     {
@@ -84,7 +84,7 @@ class StageTimes {
     try {
       const double one = step(c, recompute, c.stage_scheme, 1);
       if (c.expert * c.context == 1) return one;
-      // Less what replicas do once a step.
+      // Without what replicas do once per step.
       return std::max(0.0, step(c, recompute, with_settings(c.stage_scheme, "microbatches=2"), 2) - one);
     } catch (const InputError&) {
       return INFINITY;
@@ -103,7 +103,7 @@ class StageTimes {
     p.disturbance.emplace();
     p.stragglers = {};
     p.pauses = {};
-    p.iterations = 3;  // without noise they are alike
+    p.iterations = 3;  // equal without noise
     p.timeline = false;
     return p;
   }
@@ -119,7 +119,7 @@ class StageTimes {
   std::map<Key, double> known_, kept_;
 };
 
-/// Samples/s that no way of working on such micro-batches is above.
+/// Upper bound of samples/s for micro-batches like these.
 double bound(const Candidate& c, int64_t samples, double seconds) {
   const auto stages = static_cast<double>(c.pipeline), chunks = static_cast<double>(c.chunks);
   const double fill = c.zero_bubble ? 0 : (stages - 1) / chunks;
@@ -127,7 +127,7 @@ double bound(const Candidate& c, int64_t samples, double seconds) {
   return step > 0 ? static_cast<double>(samples) / step : INFINITY;
 }
 
-/// What parameters and the optimiser's state take on a device at least; nothing of what may be elsewhere.
+/// Least device memory for parameters and optimiser state, without what may be offloaded.
 double least_bytes(const Graph& graph, const Candidate& c, const Optimizer& optimizer) {
   const auto dealt = static_cast<double>(graph.dealt_elements());
   const auto all = static_cast<double>(graph.parameter_elements());
@@ -144,7 +144,7 @@ double least_bytes(const Graph& graph, const Candidate& c, const Optimizer& opti
                      state / (c.sharding >= 1 ? holders : 1));
 }
 
-/// What was found of one candidate.
+/// The result for one candidate.
 struct Verdict {
   enum class State : uint8_t { refused, too_big, beaten, simulated } state = State::refused;
   double rate = 0, bound = 0;
@@ -187,7 +187,7 @@ class Searcher {
                      [&](std::size_t a, std::size_t b) { return bounds_[a] > bounds_[b]; });
   }
 
-  /// Below it no candidate matters: the second best of different shape.
+  /// Candidates below this rate do not matter: the second best of different shape.
   double floor() const {
     std::vector<double> rates;
     for (const auto& [shape, at] : best_) rates.push_back(verdicts_.at(at).rate);
@@ -235,8 +235,8 @@ class Searcher {
     double least = least_bytes(*space_.graph, c, *q_.optimizer);
     const auto capacity = static_cast<double>(device.memory.n);
     if (least <= capacity) {
-      // The first stage holds as many micro-batches as there are stages, or all. What the last layers make is
-      // on the last stage: one of the two holds at least half of what all do.
+      // The first stage holds as many micro-batches as there are stages, or all. The outputs of the last
+      // layers are on the last stage: one of the two holds at least half of everything.
       const Recompute again = search_.recompute.value_or(Recompute{.blocks = true});
       const double held =
           static_cast<double>(std::min(c.micro_batches, c.pipeline)) / static_cast<double>(c.pipeline);
@@ -264,7 +264,7 @@ class Searcher {
                     simulated_, most, time_left(share)));
   }
 
-  /// From what costs least time on.
+  /// Cheapest first.
   std::vector<Saver> savers(const ResolvedScheme& scheme) const {
     std::vector<Recompute> again = {{}, {.norms = true, .activations = true}, {.blocks = true}};
     if (search_.recompute) again = {*search_.recompute};
@@ -294,9 +294,9 @@ class Searcher {
       p.timeline = false;
       out.state = Verdict::State::too_big;
       const std::vector<Saver> ways = savers(scheme);
-      // Most are too big: what saves most is asked first, of fewer micro-batches.
+      // Most are too big: ask about the largest saving first, with fewer micro-batches.
       if (ways.empty() || hopeless(p, c, ways.back(), out)) return out;
-      // Where it is the host's memory that what saves most fills, less may fit.
+      // If the largest saving fills the host's memory, a smaller one may fit.
       const bool most = fits(p, ways.back(), out);
       if (!most && out.host.needed.n == 0) return out;
       for (const Saver& saver : ways) {
@@ -319,8 +319,7 @@ class Searcher {
     return out;
   }
 
-  /// What stages hold at most does not grow from two micro-batches a stage on, but by what an allocator
-  /// rounds.
+  /// Beyond two micro-batches a stage, the peak of a stage grows only by an allocator's rounding.
   bool hopeless(Request p, const Candidate& c, const Saver& saver, Verdict& out) const {
     constexpr double kRounding = 0.97;
     const int64_t few = 2 * c.pipeline;
@@ -374,7 +373,7 @@ class Searcher {
     const double rate = v.rate;
     verdicts_[i] = std::move(v);
     auto [at, fresh] = best_.emplace(c.shape(), i);
-    // Of equals the first candidate, whenever it was judged.
+    // Among equals the first candidate wins, in whatever order they were judged.
     const double before = verdicts_[at->second].rate;
     if (rate > before || (rate == before && i < at->second)) at->second = i;
   }
@@ -408,7 +407,7 @@ class Searcher {
     return out;
   }
 
-  /// Of a scheme of which nothing was judged.
+  /// Of a scheme without judged candidates.
   double best_bound(std::size_t family) const {
     double out = 0;
     for (std::size_t i = 0; i < all_.size(); ++i) {
@@ -417,8 +416,8 @@ class Searcher {
     return out;
   }
 
-  /// Of more samples in a step: the first choice with larger batches or more of them, and every device with
-  /// the whole model.
+  /// With more samples per step: the first choice with larger batches or more of them, and pure data
+  /// parallelism.
   std::optional<Advice::Larger> larger(const Candidate& c, const Verdict& first) {
     constexpr double kWorthTelling = 1.1, kLittle = 1.05;
     std::optional<Advice::Larger> out;
@@ -446,7 +445,7 @@ class Searcher {
     return out;
   }
 
-  /// 0 where it does not fit or cannot be.
+  /// 0 if it does not fit or is impossible.
   double rate_of(const Advice::Larger& way, Precision precision, const Saver& saver) const {
     try {
       const ResolvedScheme scheme = resolved(way.scheme, search_);
@@ -463,7 +462,7 @@ class Searcher {
     }
   }
 
-  /// By the time that passed and the share of the search that is done, in per cent.
+  /// By the elapsed time and the share of the search that is done, in per cent.
   std::string time_left(std::size_t share) const {
     const auto passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     if (share == 0 || passed < 5) return "";
@@ -473,7 +472,7 @@ class Searcher {
   }
 
   [[noreturn]] void refuse() {
-    if (stopped()) throw InputError("interrupted before any way was found");
+    if (stopped()) throw InputError("interrupted before a way was found");
     if (all_.empty())
       throw InputError(fmt::format("no way to train {} with {} samples in a step on at most {} devices",
                                    space_.graph->name(), space_.samples, space_.devices));

@@ -18,15 +18,15 @@ namespace tandem::answers {
 /// How a search is made.
 struct Search {
   std::size_t top = 5;                 ///< choices that are reported
-  int threads = 1;                     ///< which change nothing but the time
-  std::optional<Recompute> recompute;  ///< unset: as little as lets a candidate fit
-  std::optional<Offload> offload;  ///< unset: nothing, and where no candidate fits as little as lets one fit
-  std::optional<Recipe> recipe;    ///< unset: the schemes' own
+  int threads = 1;                     ///< do not change the result
+  std::optional<Recompute> recompute;  ///< unset: the least that makes a candidate fit
+  std::optional<Offload> offload;      ///< unset: none, or the least that makes one fit where none does
+  std::optional<Recipe> recipe;        ///< unset: that of each scheme
   std::function<void(std::string_view)> progress;  ///< may be empty; called by one thread at a time
-  const std::atomic<bool>* stop = nullptr;         ///< where it becomes true the search ends; null: never
+  const std::atomic<bool>* stop = nullptr;         ///< the search ends when it becomes true; null: never
 };
 
-/// One way, with what makes it fit, and its prediction.
+/// A candidate with what makes it fit, and its prediction.
 struct Choice {
   Candidate candidate;
   Recompute recompute;
@@ -34,28 +34,28 @@ struct Choice {
   Report report;
 };
 
-/// What became of one of the schemes that were asked for.
+/// The result for one of the schemes that were asked about.
 struct Outcome {
   std::string scheme;
-  double rate = 0;        ///< of its best candidate that was simulated, samples/s
-  double at_most = 0;     ///< no candidate of it was simulated: what bounds those that fit
+  double rate = 0;        ///< samples/s of its best simulated candidate
+  double at_most = 0;     ///< no candidate was simulated: upper bound of those that fit
   Bytes needs, capacity;  ///< no candidate fits: of the one that needs least
-  HostMemory host = {};   ///< one fits its devices, but not their host's memory: of the one that needs least
-  std::string refusal;    ///< none can be compiled: why
+  HostMemory host = {};   ///< it fits its devices but not the host's memory: of the one that needs least
+  std::string refusal;    ///< why no candidate compiles
 };
 
 struct Advice {
   std::vector<Choice> ranked;                ///< the best of each Candidate::shape(), fastest first
   std::optional<double> first_beats_second;  ///< probability; unset with one choice
   std::vector<Outcome> outcomes;             ///< one per scheme, in order
-  int64_t ways = 0;                          ///< candidates
+  int64_t ways = 0;                          ///< number of candidates
   int64_t simulated = 0;
-  /// False: the search ended by its limit, or was interrupted, and candidates are left that may be faster
-  /// than the second.
+  /// False: the search hit its limit or was interrupted, so an untested candidate may be faster than the
+  /// second.
   bool complete = true;
   bool interrupted = false;
-  /// What the first choice would give with more samples in a step, where that is a tenth and more: those
-  /// beyond which four times as many give little; else absent.
+  /// What the first choice would give with more samples per step, if that is at least a tenth more; up to the
+  /// size beyond which four times as many samples gain little.
   struct Larger {
     int64_t samples = 0;
     std::string scheme;

@@ -63,26 +63,25 @@ std::vector<Option> failure_flags() {
       {"mtbf", "TIME",
        "mean time between failures of one device, such as 50000h: adds the goodput, the useful share of the "
        "time"},
-      {"node-mtbf", "TIME", "the same of one node, beside that of its devices or instead of it"},
+      {"node-mtbf", "TIME", "the same for a whole node, in addition to its devices or instead of them"},
       {"checkpoint-every", "TIME|N",
-       "training between two checkpoints, as a time or in steps; default: the interval that loses least"},
+       "interval between checkpoints, as a time or in steps; default: the interval that loses least"},
       {"checkpoint-cost", "TIME",
-       "how long training stands still for a checkpoint; default: the bytes of the state over the bandwidth "
-       "of the system's storage"},
+       "how long training pauses for a checkpoint; default: size of the state over the bandwidth of the "
+       "system's storage"},
       {"restart-time", "TIME",
-       "from a failure until training goes on: noticing it, starting the job, reading the checkpoint; "
-       "default: reading it alone"},
-      {"repair-time", "TIME", "mean time that a failed node is away; default 0: it is back for the restart"},
-      {"spares", "N", "nodes that take the place of failed ones; default 0"},
-      {"elastic", "", "go on with fewer nodes while some are away, instead of waiting for them"},
+       "from a failure until training resumes: detecting it, starting the job, reading the checkpoint; "
+       "default: only reading it"},
+      {"repair-time", "TIME", "mean downtime of a failed node; default 0: it is back for the restart"},
+      {"spares", "N", "extra nodes that replace failed ones; default 0"},
+      {"elastic", "", "continue with fewer nodes while some are down, instead of waiting"},
   };
 }
 
 std::optional<Failures> read_failures(const Values& arguments) {
   if (!arguments.has("mtbf") && !arguments.has("node-mtbf")) {
     for (const Option& flag : failure_flags()) {
-      if (arguments.has(flag.name))
-        refuse_option(flag.name, "nothing fails without --mtbf, for example --mtbf 50000h");
+      if (arguments.has(flag.name)) refuse_option(flag.name, "needs --mtbf, for example --mtbf 50000h");
     }
     return std::nullopt;
   }
@@ -98,24 +97,23 @@ std::optional<Failures> read_failures(const Values& arguments) {
   f.spares = arguments.integer("spares", 0, 0, 1'000'000);
   f.elastic = arguments.has("elastic");
   if (f.repair == 0 && (f.spares > 0 || f.elastic))
-    refuse_option(f.elastic ? "elastic" : "spares",
-                  "no node is away for long without --repair-time, for example --repair-time 12h");
+    refuse_option(f.elastic ? "elastic" : "spares", "needs --repair-time, for example --repair-time 12h");
   return f;
 }
 
 std::vector<Option> progress_flags() {
   return {
       {"target-loss", "LOSS",
-       "adds the time until the loss is there, and what samples are worth under the scheme "
+       "adds the time to reach this loss, and what samples are worth under the scheme "
        "(docs/progress.md)"},
-      {"epochs", "N", "the same for so many passes over the data"},
-      {"tokens", "N", "the same for so many tokens, such as 300e9"},
-      {"samples", "N", "the same for so many samples"},
+      {"epochs", "N", "the same for this many passes over the data"},
+      {"tokens", "N", "the same for this many tokens, such as 300e9"},
+      {"samples", "N", "the same for this many samples"},
       {"noise-scale", "SAMPLES",
-       "with these: the gradient noise scale, which \"tandem run --measure-noise\" measures"},
+       "with one of these: the gradient noise scale, which \"tandem run --measure-noise\" measures"},
       {"samples-to-target", "SAMPLES@BATCH",
-       "with --target-loss: what one worker needed with so many in a step, such as 40000@32"},
-      {"epoch-samples", "N", "with --epochs: samples of the data set, where the model is not of a known one"},
+       "with --target-loss: samples that one worker needed at this batch, such as 40000@32"},
+      {"epoch-samples", "N", "with --epochs: samples in the data set, if the model's data set is unknown"},
   };
 }
 

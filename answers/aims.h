@@ -27,7 +27,7 @@ struct ProgressQuestion {
   TrainingProgress::Target target = TrainingProgress::Target::loss;
   double value = 0;
   std::optional<double> noise_scale;  ///< samples
-  /// Samples that one model needed until the target, with so many in a step.
+  /// Samples that one model needed to reach the target, with steps of needed_step samples.
   std::optional<double> needed;
   double needed_step = 0;
   std::optional<double> epoch_samples;

@@ -20,7 +20,7 @@ namespace tandem::answers {
 
 namespace {
 
-/// That the rows beside those which a log corrects rest on stock figures.
+/// Notes that collectives not corrected by a log rest on stock figures.
 void note_unmeasured(const Question& q, Report& report) {
   if (!q.measured || report.devices == 1) return;
   std::set<int64_t> counts;
@@ -29,7 +29,7 @@ void note_unmeasured(const Question& q, Report& report) {
     if (q.measured->find(kind, report.devices) != nullptr) return;
   }
   report.notes.push_back(fmt::format(
-      "collectives were measured on {} devices only: stock figures here, not to be held against those",
+      "collectives were measured on {} devices only: these are stock figures, not comparable with them",
       fmt::join(counts, ", ")));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The door: a question in, a report out. What predict, compare, plot and advise report.
+// The entry: a question in, a report out. Used by predict, compare, plot and advise.
 #include <cstdint>
 #include <vector>
 
@@ -9,23 +9,23 @@
 
 namespace tandem::answers {
 
-/// How much of an answer is wanted; each holds what those before it do.
+/// How much of an answer is computed; each depth includes those before it.
 enum class Depth : uint8_t {
-  rate,    ///< samples/s with its interval and shares of the time; nothing is said of memory or a speed-up
+  rate,    ///< samples/s with its interval and time shares; no memory, no speed-up
   report,  ///< memory, speed-up, jobs on the same machine, goodput and time to a target
-  full,    ///< the bottleneck, found by turning the machine's resources, and which settings change nothing
+  full,    ///< the bottleneck, found by perturbing the machine's resources, and the settings that have no
+           ///< effect
 };
 
-/// The answer on so many devices. Any thread may call it at any time, also of one question: nothing is
-/// written but the result. The same question gives the same report, whatever else runs and however many
-/// threads there are, but for Report::wall_seconds. A model that does not fit is a report with `fits` false
-/// (check_fits() says what would help). Cost: `report` two simulations, `full` some three to ten rates more.
-/// Throws InputError: device counts that the system lacks, a scheme that cannot run so, a precision that the
-/// device lacks.
+/// The answer on `devices` devices. Any thread may call it at any time, also with a shared question: it
+/// writes nothing but the result. The same question gives the same report for any number of threads, except
+/// Report::wall_seconds. A model that does not fit gives a report with `fits` false (check_fits() says what
+/// would help). Cost: `report` two simulations, `full` three to ten rates more. Throws InputError: the system
+/// has too few devices, the scheme cannot run there, or the devices lack the precision.
 Report predict(const Question& question, int64_t devices, Depth depth = Depth::full);
 /// One report for each of Question::devices, in order.
 std::vector<Report> predict(const Question& question, Depth depth = Depth::full);
-/// Throws InputError with what would help when none of the reports, which answer `question`, fits.
+/// Throws InputError with what would help if none of these reports of `question` fits.
 void check_fits(const Question& question, const std::vector<Report>& reports);
 
 }  // namespace tandem::answers

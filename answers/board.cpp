@@ -23,7 +23,7 @@ constexpr double kSameRate = 0.005;
 
 std::string percent(double gain) { return fmt::format("{:+.1f} %", 100 * gain); }
 
-/// samples/s with so many samples per device; nothing where they do not fit.
+/// samples/s with that many samples per device; nothing if they do not fit.
 std::optional<double> rate_at(const Question& q, int64_t devices, int64_t batch) {
   Request p = request_on(q, q.system, devices);
   p.job.batch = batch;
@@ -48,7 +48,7 @@ std::vector<std::vector<int64_t>> choices(int64_t all, int64_t n) {
   return out;
 }
 
-/// What the devices of a choice cross to each other: choices that cross the same are alike.
+/// The links between the devices of a choice: choices with the same links are equal.
 std::string crossed(const System& system, const std::vector<int64_t>& devices) {
   std::map<LinkId, int> uses;
   int staged = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A board that is changed without a file: what the options ask for, up to which batch the change is worth it,
-// and what the choice of devices does.
+// Changes of a board without a new file: the batch up to which a change is worth it, and how the choice of
+// devices matters.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,10 +13,10 @@
 
 namespace tandem::answers {
 
-/// A change of the rate that is smaller is not worth it.
+/// Smaller changes of the rate are not worth it.
 inline constexpr double kWorth = 0.03;
 
-/// What B gains over A by batch per device: powers of two from 1 on, as far as both hold them.
+/// Gain of B over A by batch per device: powers of two from 1 up to what both hold.
 struct Worth {
   struct At {
     int64_t batch = 0;
@@ -26,17 +26,16 @@ struct Worth {
   /// The largest batch at which B gains or loses kWorth and more.
   std::optional<At> largest() const;
 };
-/// Two predictions of a rate per batch; nothing where either would not come at once. Both questions must be
-/// at hand.
+/// Two predictions of a rate per batch; empty if they would take long. Both questions must be present.
 Worth worth_of(const ReportPair& pair);
 /// "vgg16 on 4 devices: B gains 3 % and more up to 64 images per device (+3.4 %), less from 128 on (+1.8 %)".
 std::string worth_text(const ReportPair& pair, const Worth& worth);
 
-/// Which models gain or lose kWorth and more at the batch that was asked about, and which less, the largest
-/// first; "" for one model.
+/// The models that gain or lose at least kWorth at the batch asked about, largest first, and those that
+/// change less; "" for one model.
 std::string worth_by_model(const std::vector<ReportPair>& pairs);
 
-/// Choices of so many of a node's devices, by rate.
+/// Choices of that many devices of a node, by rate.
 struct Placements {
   struct Choice {
     std::string devices;  ///< "0,1"
@@ -44,9 +43,8 @@ struct Placements {
   };
   Choice used, best, worst;
 };
-/// Absent for all of a node's devices or one of them, for several nodes, where there are more than 70
-/// choices, or where they would not come at once. One prediction of a rate per choice that differs in what
-/// its devices cross to each other.
+/// Absent for one or all devices of a node, for several nodes, for more than 70 choices, or if it would take
+/// long. One prediction of a rate per choice that differs in the links between its devices.
 std::optional<Placements> placements(const Question& question, const Report& report);
 /// "Placement of 2 devices on B: 0,1 as used, 412 samples/s; 2,3 would give +21 %"; "" where it changes
 /// nothing.

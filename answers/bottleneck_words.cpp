@@ -23,7 +23,7 @@ std::string_view kernel_words(std::string_view kind) {
   return kind;
 }
 
-/// "compute of worker 3 on gpu3, awaited for 40 % of the step"; of all that are slow, where that is not one.
+/// "compute of worker 3 on gpu3, awaited for 40 % of the step"; of all slow workers if there are several.
 std::string awaited_words(const Report& r) {
   const auto& [worker, share] = r.waiting_for[0];
   const double all = r.time_share.waiting;
@@ -33,7 +33,7 @@ std::string awaited_words(const Report& r) {
                      100 * all, worker, 100 * share);
 }
 
-/// "compute: matrix products 54 % (most: forward 20 %)"; of slower workers, where others wait for them.
+/// "compute: matrix products 54 % (most: forward 20 %)"; of slower workers if others wait for them.
 std::string compute_words(const Report& r) {
   if (r.time_share.waiting >= 0.1 && r.time_share.waiting > r.time_share.compute && !r.waiting_for.empty())
     return awaited_words(r);
@@ -48,8 +48,8 @@ std::string compute_words(const Report& r) {
   return out;
 }
 
-/// "NCCL proxy threads, which feed the sockets": as the busiest link that is one is called, "NCCL proxy
-/// thread of gpu3" or "gRPC thread 1 of node0's worker".
+/// "NCCL proxy threads, which feed the sockets": named like the busiest one, "NCCL proxy thread of gpu3" or
+/// "gRPC thread 1 of node0's worker".
 std::string network_threads(const Report& r) {
   for (const LinkUse& use : r.links) {
     const std::size_t end = use.name.find(" thread");

@@ -14,14 +14,14 @@ namespace tandem::answers {
 
 namespace {
 
-constexpr int64_t kMostMicroBatches = 4096;  // that a scheme takes
-/// Of a sequence each device of ring attention keeps at least so many tokens.
+constexpr int64_t kMostMicroBatches = 4096;  // the most that a scheme accepts
+/// Each device of ring attention keeps at least this many tokens of a sequence.
 constexpr int64_t kLeastTokens = 4096;
-/// Servers and a master are tried on so many devices.
+/// Largest number of devices on which servers and a master are tried.
 constexpr int64_t kMostServed = 64;
-/// On more devices every replica's update is a shard of it.
+/// On more devices every replica updates only its shard.
 constexpr int64_t kMostWhole = 64;
-/// Nor does a device of so many work on more tokens at once, which would not be faster, unless on one sample.
+/// A device gets no more tokens at once than this, which would not be faster, unless it has a single sample.
 constexpr int64_t kMostTokens = 32768;
 const Place kNowhere{};
 
@@ -54,7 +54,7 @@ class Family {
   std::string option(std::string_view name) const { return has(name) ? resolved_.options.text(name) : ""; }
   bool preset() const { return resolved_.name != resolved_.scheme->name; }
   std::string_view scheme() const { return resolved_.scheme->name; }
-  /// All devices hold the model between them, whatever their number.
+  /// Together the devices hold the model, whatever their number.
   bool one_replica() const {
     return resolved_.scheme->pipeline != nullptr && resolved_.scheme->replica_devices == nullptr;
   }
@@ -66,7 +66,7 @@ class Family {
   std::set<std::string> said_;
 };
 
-/// Into what a model can be divided, each found once.
+/// The ways to divide the model, each computed once.
 class Divisions {
  public:
   explicit Divisions(const Graph& graph) : graph_(graph), layers_(graph.lower(1, Precision::fp32)) {}
@@ -137,7 +137,7 @@ class Enumeration {
     return divisors(devices);
   }
 
-  /// On one device the scheme is what all-reduce is, which is tried too.
+  /// On one device the scheme equals all-reduce, which is tried too.
   bool as_one_does() const {
     const auto& all = space_.schemes;
     if (std::find(all.begin(), all.end(), "allreduce") == all.end()) return false;
@@ -169,7 +169,7 @@ class Enumeration {
     const int64_t held = c.tensor * c.pipeline * c.expert * c.context;
     c.replicas = c.devices / held * c.expert;
     if (family_.has("data") && !family_.open("data") && family_.count("data") * held != c.devices) return;
-    // Data parallelism alone is a scheme of its own.
+    // Pure data parallelism is a scheme of its own.
     const bool plain = space_.schemes[number_] == "hybrid" &&
                        std::count(space_.schemes.begin(), space_.schemes.end(), "allreduce") > 0;
     if (plain && held == 1) return;
@@ -191,7 +191,7 @@ class Enumeration {
     }
   }
 
-  /// "1", or "3,sharding-group=node"; where it is said, that.
+  /// "1", or "3,sharding-group=node"; the given value if there is one.
   std::vector<std::string> shardings(const Candidate& c) const {
     if (!family_.open("sharding")) return {family_.option("sharding")};
     if (c.replicas * c.context == 1) return {"none"};
@@ -232,7 +232,7 @@ class Enumeration {
     }
   }
 
-  /// A replica's samples at once, or in equal micro-batches of a power of two.
+  /// All samples of a replica at once, or equal micro-batches, a power of two in number.
   void micro_batches(Candidate c, const std::string& settings) {
     if (space_.samples % c.replicas != 0) return;
     const int64_t each = space_.samples / c.replicas;
@@ -243,7 +243,7 @@ class Enumeration {
       if (m > 1 && !std::has_single_bit(static_cast<uint64_t>(each / m))) continue;
       if (said > 0 && m != said) continue;
       if (c.chunks > 1 && m % c.pipeline != 0) continue;
-      if (c.pipeline > 1 && m < std::min(c.pipeline, each)) continue;  // stages without work
+      if (c.pipeline > 1 && m < std::min(c.pipeline, each)) continue;  // some stages would be idle
       c.micro_batches = m;
       c.batch = each / m;
       if (c.devices > kMostWhole && c.batch > 1 && c.batch * space_.graph->tokens_per_sample() > kMostTokens)
@@ -277,7 +277,7 @@ class Enumeration {
   std::vector<Candidate>& out_;
 };
 
-/// All of a node and fewer, whole nodes, and all.
+/// All and fewer of one node, whole nodes, and all.
 std::vector<int64_t> device_counts(const Space& space) {
   const auto per_node = static_cast<int64_t>(space.system->accelerators().size());
   std::set<int64_t> out = {space.devices};

@@ -25,7 +25,7 @@ class Door {
 
 namespace {
 
-/// Errors of input under the one name that callers know.
+/// Turns errors of input into the one type that callers know.
 template <typename F>
 auto told(F f) {
   try {

@@ -22,17 +22,17 @@ namespace {
 
 const Resource kCompute{"compute", 1, false, &Speeds::compute};
 constexpr double kStep = 1.01;
-// Where the order of arrival decides, two predictions differ by chance, too: a larger step, and no more
+// Where the order of arrival matters, two predictions also differ by chance: take a larger step, and no more
 // rounds than such a rate needs.
 constexpr double kStepByArrival = 1.05;
 constexpr int32_t kRoundsByArrival = 60;
 constexpr double kWideStep = 1.2;
-constexpr double kResolved = 1e-3;  // below 0 less is the noise of steps that wait for input
+constexpr double kResolved = 1e-3;  // smaller negative values are noise of steps that wait for input
 constexpr double kUnlimited = 1e3;
 constexpr double kSumOfAll = 1.1;         // no more
-constexpr std::size_t kMostListed = 400;  // links in a report; of those left out nothing is known
+constexpr std::size_t kMostListed = 400;  // links in a report; those beyond are not listed
 constexpr int64_t kMostEventsVaried = 3'000'000;
-// Where the prediction may have made fewer rounds than changes do.
+// If the prediction may have made fewer rounds than the changed ones.
 constexpr int64_t kMostOfFewRounds = 800'000;
 
 /// Adds a figure of the document or of one of its kinds of nodes, whose path begins with `prefix`.
@@ -53,7 +53,7 @@ void add_if_there(const std::string& prefix, const Json& document, const std::st
   if (value != nullptr) add_figure(prefix, block + "." + key, *value, bandwidth, out);
 }
 
-/// What limits storage, of one node or shared.
+/// The limit of storage, per node or shared.
 void add_storage(const std::string& prefix, const Json& document, const std::string& which,
                  std::vector<Resource>& out) {
   add_if_there(prefix, document, "host", which + "_storage", true, out);
@@ -61,7 +61,7 @@ void add_storage(const std::string& prefix, const Json& document, const std::str
   add_if_there(prefix, document, "host", which + "_metadata", false, out);
 }
 
-/// The parts of a system's file that describe nodes, with what their paths begin with.
+/// The parts of a system file that describe nodes, with the prefixes of their paths.
 std::vector<std::pair<std::string, const Json*>> node_parts(const Json& document) {
   std::vector<std::pair<std::string, const Json*>> out = {{"", &document}};
   if (const Json* kinds = document.find("node_kinds")) {
@@ -70,7 +70,7 @@ std::vector<std::pair<std::string, const Json*>> node_parts(const Json& document
   return out;
 }
 
-/// Does the order in which messages arrive decide how long steps take?
+/// Whether step times depend on the order in which messages arrive.
 bool by_arrival(const Question& q) {
   const Request p = request_on(q, q.system, q.devices.back());
   const auto program = Simulation(p).program(make_cluster(q.system, p.devices));
@@ -98,7 +98,7 @@ class Perturbed {
   }
 
   /// Whole numbers (channels of a collective, its algorithm) jump somewhere, and a jump within a small step
-  /// looks steep: what falls with a wider step is one, and no slope.
+  /// looks steep: a slope that shrinks with a wider step is a jump.
   double slope(const Resource& r, int64_t devices) const {
     const double near = slope(r, devices, step());
     if (near >= 0) return near;
@@ -107,17 +107,17 @@ class Perturbed {
     return falls ? wide : std::max(0.0, wide);
   }
 
-  /// With nothing changed, by as many rounds as with changes; where these are what the report has, its rate.
+  /// The unchanged rate with as many rounds as the changed ones; the report's rate if it has as many.
   double now(const Report& report) const {
     const bool same = !by_arrival_ && q_.measured == nullptr && q_.then.empty() && !q_.anchor;
     return same ? report.samples_per_second : rate(kCompute, 1, report.devices);
   }
 
-  /// The relative gain over `now`.
+  /// The gain relative to `now`.
   double unlimited(const Resource& r, int64_t devices, double now) const {
     return gain(rate(r, r.most(), devices), now);
   }
-  /// Who has more of something may leave it unused.
+  /// More of a resource can stay unused.
   static double gain(double rate, double now) {
     const double value = rate / now - 1;
     return value < 5e-7 ? 0 : value;
@@ -132,7 +132,7 @@ class Perturbed {
     double rates[2];
     in_parallel(2, 2, [&](std::size_t i) { rates[i] = rate(r, factors[i], devices); });
     const double value = std::log(rates[0] / rates[1]) / (2 * std::log(up));
-    return std::abs(value) < 5e-5 ? 0 : value;  // below what picoseconds of a step resolve
+    return std::abs(value) < 5e-5 ? 0 : value;  // below the resolution of a picosecond clock
   }
 
   const Question& q_;
@@ -140,7 +140,7 @@ class Perturbed {
   std::optional<double> scale_;
 };
 
-/// The share of a step that has to do with the resource.
+/// The share of a step in which the resource is used.
 double share_of(const Report& r, const Resource& resource) {
   const TimeShare& t = r.time_share;
   if (resource.path == "compute") return t.compute + t.waiting + t.idle;
@@ -155,7 +155,7 @@ std::string link_kind(const Resource& r) {
   return r.path.rfind("links.", 0) == 0 ? r.path.substr(6, r.path.rfind('.') - 6) : "";
 }
 
-/// The kinds of links that carry anything in the report; by how busy the busiest is.
+/// The kinds of links that carry anything in the report, busiest first.
 std::map<std::string, double> busy_kinds(const System& system, const Report& report) {
   std::map<std::string, double> busy, out;
   for (const LinkUse& use : report.links) busy[use.name] = use.busy;
@@ -168,7 +168,7 @@ std::map<std::string, double> busy_kinds(const System& system, const Report& rep
   return out;
 }
 
-/// How busy the busiest is of what is no link of the system: threads of a network library.
+/// Utilisation of the busiest resource that is no link of the system: threads of a network library.
 double busy_threads(const System& system, const Report& report) {
   std::map<std::string, double> busy;
   for (const LinkUse& use : report.links) busy[use.name] = use.busy;
@@ -178,10 +178,10 @@ double busy_threads(const System& system, const Report& report) {
   return most;
 }
 
-/// What the host's cores do besides decoding: host.core_speed turns it, too.
+/// What the host's cores do besides decoding; host.core_speed includes it.
 bool of_cores(const Resource& r) { return r.path == "threads" || r.path == "launch"; }
 
-/// The resources that can matter to the report, those that most likely do first.
+/// The resources that can matter to the report, likeliest first.
 std::vector<Resource> candidates(const Question& q, const Report& report) {
   const bool all_links = report.links.size() >= kMostListed;
   const auto kinds = busy_kinds(q.system, report);
@@ -192,7 +192,7 @@ std::vector<Resource> candidates(const Question& q, const Report& report) {
     if (!link_kind(r).empty() && kind == kinds.end() && !all_links) continue;
     if (r.path == "server" && report.staleness.count() == 0 && report.time_share.server == 0) continue;
     if (r.path.rfind("host.", 0) == 0 && !q.input) continue;
-    if (r.path == "host.core_speed" && report.time_share.input == 0) continue;  // decoding is in time
+    if (r.path == "host.core_speed" && report.time_share.input == 0) continue;  // decoding keeps up
     if (r.path == "threads" && threads == 0 && !all_links) continue;
     const double busy = r.path == "threads" ? threads : kind == kinds.end() ? 0.5 : kind->second;
     double likely = share_of(report, r) * (1 + busy);
@@ -209,7 +209,7 @@ std::vector<Resource> candidates(const Question& q, const Report& report) {
 
 double Resource::most() const {
   if (speed != nullptr) return kUnlimited;
-  return std::min(kUnlimited, (bandwidth ? 1e18 : 1e3) / value);  // what a system file takes
+  return std::min(kUnlimited, (bandwidth ? 1e18 : 1e3) / value);  // the largest that a system file accepts
 }
 
 std::string Resource::text(double factor) const {
@@ -264,7 +264,7 @@ Request request_on(const Question& q, const System& system, int64_t devices) {
   Request p = q.request(devices);
   p.system = &system;
   p.check_memory = false;
-  p.measured = nullptr;  // what was measured would hold whatever the links become
+  p.measured = nullptr;  // measurements would stay valid whatever the links become
   if (p.anchor && p.anchor->system == nullptr) p.anchor->system = &q.system;
   return p;
 }
@@ -275,7 +275,7 @@ double rate_with(const Question& q, const Resource& resource, double factor, int
 
 namespace {
 
-/// Of host.core_speed what is no part of the launches and of a network library's threads, which have theirs.
+/// host.core_speed without launches and a network library's threads, which count by themselves.
 void leave_own_part(std::vector<Elasticity>& all, std::size_t count) {
   const auto cores = std::find_if(all.begin(), all.end(),
                                   [](const Elasticity& e) { return e.resource.path == "host.core_speed"; });
@@ -333,8 +333,8 @@ bool quick_to_vary(const Question& q, const Report& report) {
 void find_bottleneck(const Question& q, Report& report) {
   if (!quick_to_vary(q, report)) {
     report.notes.push_back(
-        "bound by: the largest share of the time; so long a simulation is not repeated "
-        "to try out changes (--elasticities does)");
+        "bound by: the largest share of the time; the simulation takes too long to repeat with changes "
+        "(--elasticities does)");
     return;
   }
   const Perturbed perturbed(q);

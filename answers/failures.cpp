@@ -21,7 +21,7 @@ int64_t devices_of_node(const Cluster& cluster, const System& system) {
   return cluster.per_node > 0 ? cluster.per_node : static_cast<int64_t>(system.accelerators().size());
 }
 
-/// Nodes that write a checkpoint: those over which one copy of the state is spread.
+/// Nodes that write a checkpoint: those that hold one copy of the state.
 int64_t writers(const Question& q, int64_t devices) {
   const Request p = q.request(devices);
   const Cluster cluster = make_cluster(q.system, devices);
@@ -32,7 +32,7 @@ int64_t writers(const Question& q, int64_t devices) {
   return (spread + each - 1) / each;
 }
 
-/// The job without some of its nodes: as many devices as the scheme can use of those that are left.
+/// The job on fewer nodes: as many of the remaining devices as the scheme can use.
 int64_t devices_without(const Question& q, int64_t devices, int64_t missing) {
   const Cluster cluster = make_cluster(q.system, devices);
   const Scheme& scheme = *q.scheme.scheme;
@@ -41,7 +41,7 @@ int64_t devices_without(const Question& q, int64_t devices, int64_t missing) {
   return left < each ? 0 : left / each * each;
 }
 
-/// Its rate; nothing where the scheme cannot run there.
+/// Its rate; nothing if the scheme cannot run there.
 std::optional<double> rate_without(const Question& q, int64_t devices, int64_t missing) {
   const int64_t left = devices_without(q, devices, missing);
   if (left < 1) return std::nullopt;
@@ -52,7 +52,7 @@ std::optional<double> rate_without(const Question& q, int64_t devices, int64_t m
   }
 }
 
-/// Rates with fewer and fewer nodes, until those that are missing still are missed too rarely to matter.
+/// Rates with fewer and fewer nodes, until such a state is too rare to matter.
 std::vector<double> elastic_rates(const Question& q, const Report& report, FailingJob job) {
   constexpr std::size_t kMost = 8;
   constexpr double kRare = 0.001;  // of the time
@@ -88,7 +88,7 @@ FailingJob failing_job(const Question& q, const Failures& f, const Report& repor
   return job;
 }
 
-/// What else could be done about nodes that are away.
+/// Other remedies for failed nodes.
 void add_alternatives(Goodput& g, const FailingJob& job, const std::vector<double>& elastic, uint64_t seed) {
   std::vector<std::pair<int64_t, bool>> all = {{0, false}};
   if (elastic.size() > 1) all.emplace_back(0, true);
@@ -108,7 +108,7 @@ Bytes checkpoint_bytes(const Question& q) {
   const Request p = q.request(1);
   const bool half = habits_of(p).weights == MemoryHabits::Weights::half && element_bytes(q.precision) < 4;
   Bytes out = Bytes{half ? 2 : 4} * q.graph.parameter_elements();
-  Optimizer kept = *q.optimizer;  // pages of it that lie in the host's memory too
+  Optimizer kept = *q.optimizer;  // including pages of it in the host's memory
   kept.paged = false;
   for (const Layer& layer : q.graph.layers()) {
     for (const Parameter& parameter : layer.parameters)
@@ -143,8 +143,8 @@ void add_goodput(const Question& q, const Failures& f, Report& report) {
   FailingJob job = failing_job(q, f, report, step, g);
   if (!f.checkpoint && job.nodes > 1 && q.system.host().shared_storage.bytes_per_second == 0)
     report.notes.push_back(
-        "checkpoints go to the nodes' own disks, where they are lost with a node; --set "
-        "host.shared_storage=10GB/s puts them elsewhere");
+        "checkpoints go to the nodes' own disks and are lost with a failed node; --set "
+        "host.shared_storage=10GB/s puts them on shared storage");
   g.repair = f.repair;
   g.spares = f.spares;
   g.elastic = f.elastic;
@@ -154,7 +154,7 @@ void add_goodput(const Question& q, const Failures& f, Report& report) {
       g.fewer_devices = devices_without(q, report.devices, 1);
       g.fewer_samples_per_second = elastic[1] * report.samples_per_second;
     } else if (f.elastic) {
-      report.notes.push_back("one node less is too few for this job, so it waits for failed nodes");
+      report.notes.push_back("the job cannot run with one node fewer, so it waits for failed nodes");
     }
     add_alternatives(g, job, elastic, report.seed);
     if (f.elastic) job.rates = elastic;

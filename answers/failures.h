@@ -11,15 +11,15 @@
 
 namespace tandem::answers {
 
-/// What a checkpoint of the question's model holds: learned weights as the optimiser updates them, in fp32
-/// unless there are only weights in half precision, and the optimiser's state. O(layers).
+/// Bytes of a checkpoint of the question's model: learned weights as the optimiser updates them (fp32 unless
+/// there are only half-precision weights) and the optimiser's state. O(layers).
 Bytes checkpoint_bytes(const Question& question);
-/// Seconds in which so many devices write it to the shared storage, or to the disks of the nodes over which
-/// one copy of the state is spread. Throws InputError where the system has neither. Cost: one compilation.
+/// Seconds in which `devices` devices write it to the shared storage, or to the disks of the nodes that hold
+/// one copy of the state. Throws InputError if the system has neither. Cost: one compilation.
 double checkpoint_seconds(const Question& question, int64_t devices);
 
-/// Fills report.goodput, where the report fits. Where failed nodes are away for a while it also predicts the
-/// rate with fewer of them. Throws InputError as checkpoint_seconds() does.
+/// Fills report.goodput if the report fits. If failed nodes stay away for a while it also predicts the rate
+/// with fewer nodes. Throws InputError as checkpoint_seconds() does.
 void add_goodput(const Question& question, const Failures& failures, Report& report);
 
 }  // namespace tandem::answers

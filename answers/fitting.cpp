@@ -14,11 +14,11 @@ namespace tandem::answers {
 
 namespace {
 
-/// What is changed; bits are in the order in which people try.
+/// The changes to try; bits are in the order in which people try them.
 enum Change : uint32_t { kHalf = 1, kStored = 2, kAgain = 4, kLoss = 8 };
 constexpr int64_t kShortest = 128;
 
-/// The model's name with another length of its sequences.
+/// The model's name with another sequence length.
 std::string with_sequence(const std::string& model, int64_t tokens) {
   const std::string key = "sequence=";
   const auto at = model.find(key);
@@ -68,7 +68,7 @@ class Fitting {
     return !((set & kLoss) && (q_.graph.tokens_per_sample() == 0 || told("loss", "fused")));
   }
 
-  /// Halved until it fits, and what has to be changed beside that.
+  /// Halved until it fits, and what else has to change.
   std::string shorter() const {
     const int64_t now = q_.graph.tokens_per_sample();
     for (const uint32_t set : {0U, uint32_t{kHalf}, uint32_t{kAgain}, uint32_t{kHalf | kAgain}}) {

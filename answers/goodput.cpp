@@ -12,8 +12,8 @@ namespace tandem::answers {
 namespace {
 
 /// Of a job that always has its nodes. An attempt at an interval and its checkpoint takes a = interval +
-/// checkpoint; until one succeeds M (e^(a/M) - 1) goes by, and e^(a/M) - 1 attempts fail, each of which is
-/// followed by a restart that takes M (e^(R/M) - 1), since it may fail too.
+/// checkpoint. Until one succeeds M (e^(a/M) - 1) passes and e^(a/M) - 1 attempts fail; each failure is
+/// followed by a restart of M (e^(R/M) - 1), since restarts may fail too.
 FailureTimes complete_model(const FailingJob& job, double mtbf) {
   const double attempt = job.interval + job.checkpoint;
   const double until = mtbf * std::expm1(attempt / mtbf);
@@ -26,7 +26,7 @@ FailureTimes complete_model(const FailingJob& job, double mtbf) {
   return t;
 }
 
-/// [j]: probability that j nodes are away: those working fail, each one away is repaired by itself.
+/// [j]: probability that j nodes are down: working nodes fail, and each failed one is repaired independently.
 std::vector<double> away(const FailingJob& job) {
   if (!(job.repair > 0)) return {1};
   const auto rates = static_cast<int64_t>(job.rates.size());
@@ -41,8 +41,7 @@ std::vector<double> away(const FailingJob& job) {
   return p;
 }
 
-/// The life of a job, one failure or repair after the other.
-/// For one thread at a time.
+/// Simulates a job, one failure or repair after another. For one thread at a time.
 class Life {
  public:
   Life(const FailingJob& job, uint64_t seed) : job_(job), draws_(seed ^ 0x6661696c) {}
@@ -71,7 +70,7 @@ class Life {
     ++failed_;
     if (job_.repair > 0) ++away_;
   }
-  /// Nodes that come back meanwhile take part. False: it failed.
+  /// Nodes that come back in the meantime join. False: it failed.
   bool restart() {
     for (double left = job_.restart;;) {
       const double failure = to_failure(), repair = to_repair(), next = std::min(failure, repair);
@@ -82,11 +81,11 @@ class Life {
       --away_;
     }
   }
-  /// Until a failure, or a checkpoint behind which a node that is back joins.
+  /// Until a failure, or a checkpoint after which a repaired node joins.
   void work() {
     const double attempt = job_.interval + job_.checkpoint;
     const double rate = job_.rates[static_cast<std::size_t>(missing())];
-    for (double done = 0;;) {  // of the attempt
+    for (double done = 0;;) {  // progress of the attempt
       const double failure = to_failure(), repair = to_repair(), next = std::min(failure, repair);
       const double whole = std::floor((done + next) / attempt);
       useful_ += whole * job_.interval * rate;
@@ -97,7 +96,7 @@ class Life {
         --away_;
         continue;
       }
-      const double fails = to_failure();  // of the nodes at work, before the checkpoint is there
+      const double fails = to_failure();  // of the working nodes, before the checkpoint is written
       --away_;
       if (fails < attempt - done) return pass(fails), fail();
       useful_ += job_.interval * rate;
@@ -130,7 +129,7 @@ FailureTimes expected_times(const FailingJob& job) {
     }
     const FailureTimes here = complete_model(job, job.mtbf(missing));
     const double rate = job.rates[static_cast<std::size_t>(missing)];
-    // A node that comes back costs a restart, once in the time that this many are away.
+    // A returning node costs a restart, once in the time that this many nodes are down.
     const double until_back = missing == 0 ? 0 : job.repair / static_cast<double>(j);
     const double joining = missing == 0 ? 0 : job.restart / (job.restart + until_back);
     const double share = p[j] * (1 - joining);

@@ -85,7 +85,7 @@ std::string report_batch(const Report& report) {
   const bool micro = !report_input(report, "scheme.microbatches").empty() || stages;
   const bool mean = !report_input(report, "batch_split").empty();
   return fmt::format("{} sample{} per {}{}", report.batch_per_device, report.batch_per_device == 1 ? "" : "s",
-                     micro ? "micro-batch" : "device", mean ? " in the mean" : "");
+                     micro ? "micro-batch" : "device", mean ? " on average" : "");
 }
 
 std::string report_title(const Report& report) {
@@ -104,7 +104,7 @@ std::vector<std::pair<std::string, std::string>> label_parts(const Report& repor
   std::vector<std::pair<std::string, std::string>> out;
   for (const auto& [key, value] : report.inputs) {
     if (key == "devices" || key == "system_label" || key.rfind("set.", 0) == 0) continue;
-    if (key == "scheme") {  // its options follow it, wherever they stand
+    if (key == "scheme") {  // its options follow it, wherever they are
       out.emplace_back(key, value);
       for (const auto& [option, setting] : report.inputs) {
         if (option.rfind("scheme.", 0) == 0) out.emplace_back(option, input_words(option, setting));
@@ -150,7 +150,7 @@ std::string title_beside(const Report& report, const Report& other) {
   const auto theirs = label_parts(other);
   for (const auto& part : label_parts(report)) {
     const bool said = in_title(part.first) || part.first.rfind("memory.", 0) == 0;
-    const bool option = part.first.rfind("scheme.", 0) == 0;  // of another scheme it says nothing
+    const bool option = part.first.rfind("scheme.", 0) == 0;  // says nothing about another scheme
     if (said || report.engine != other.engine) continue;
     if (option && report_input(report, "scheme") != report_input(other, "scheme")) continue;
     if (std::find(theirs.begin(), theirs.end(), part) == theirs.end())

@@ -10,19 +10,19 @@ namespace tandem::answers {
 std::vector<Option> fine_tuning_flags() {
   return {
       {"adapter", "NAME[:key=value,...]",
-       "fine-tuning: lora:rank=16 learns small matrices beside weights that stay, which are kept in 2 bytes "
-       "with bf16 and fp16 (--memory weights=fp32: in 4); qlora stores them in 4 bits "
+       "fine-tuning: lora:rank=16 trains small matrices next to frozen weights, which take 2 bytes with bf16 "
+       "and fp16 (--memory weights=fp32: 4); qlora stores them in 4 bits "
        "(store=nf4|nf4-dq|int8|half); on=default (query+value, as PEFT has it), all-linear (PEFT's), "
        "attention, mlp, head, or names of layers, joined by +; dropout=0.05"},
-      {"freeze", "LAYER[,LAYER...]", "layers whose weights stay as they are: embedding,decoder.0"},
+      {"freeze", "LAYER[,LAYER...]", "layers whose weights are not trained: embedding,decoder.0"},
   };
 }
 
 Option batch_split_flag() {
   return {"batch-split",
           "even|speed|N,N,...",
-          "how samples are divided where devices differ: the same batch for all (default), in proportion to "
-          "the rate that each has alone, as many in all, or so many for each in turn; gradients are averaged "
+          "how samples are divided among unequal devices: the same batch for all (default), the same total "
+          "in proportion to each device's own rate, or a batch for each, in order; gradients are averaged "
           "over samples",
           false,
           {},
@@ -32,7 +32,7 @@ Option batch_split_flag() {
 Option offload_flag() {
   return {"offload",
           "off|WHAT[+WHAT...]",
-          "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "
+          "what is kept in the host's memory: optimizer (its state; the host makes the update), gradients, "
           "parameters (zero:stage=3), activations (kept by --recompute blocks); default off",
           false,
           {},
@@ -40,27 +40,26 @@ Option offload_flag() {
 }
 
 Option recompute_flag() {
-  return {"recompute", "off|blocks|...",
-          "what backward makes again instead of keeping it: all that is inside repeated blocks; "
-          "\"products\", all "
-          "of that but attention and every second matrix product (torchtitan); or some of norms, activations "
-          "and attention joined by +; default off, or the preset's"};
+  return {
+      "recompute", "off|blocks|...",
+      "what backward recomputes instead of keeping: everything inside repeated blocks; \"products\", all of "
+      "that except attention and every second matrix product (torchtitan); or some of norms, activations "
+      "and attention joined by +; default off, or the preset's"};
 }
 
 Option batch_norm_flag() {
-  return {
-      "batch-norm",
-      "local|sync",
-      "whose samples batch normalisation takes its statistics over: each device's own (default), or those "
-      "of all devices (SyncBatchNorm), which sum them in both passes of every such layer",
-      false,
-      {},
-      "local"};
+  return {"batch-norm",
+          "local|sync",
+          "the samples for batch normalisation's statistics: each device's own (default), or those of all "
+          "devices (SyncBatchNorm), which sum them in both passes of every such layer",
+          false,
+          {},
+          "local"};
 }
 
 std::vector<Option> board_flags() {
   return {
-      {"without", "KIND", "the system without its links of that kind: nvlink", true},
+      {"without", "KIND", "the system without its links of this kind: nvlink", true},
       {"with-bridges", "A-B[,A-B...]",
        "NVLink bridges between cards that have a connector for one, by number: 0-1,2-3"},
       {"swap", "device=NAME", "other accelerators on the same board (tandem list devices)"},
@@ -70,7 +69,7 @@ std::vector<Option> board_flags() {
 
 namespace {
 
-/// What predictions ask of input, beside what runs do.
+/// Input options of predictions, in addition to those of runs.
 std::vector<Option> input_flags() {
   std::vector<Option> out{
       {"input",
@@ -80,9 +79,9 @@ std::vector<Option> input_flags() {
        {},
        "real"},
       {"data", "NAME|FILE|FOLDER",
-       "as of run: pictures in storage, a folder or a .rec file, whose number, size and format count instead "
-       "of the model file's sample; digits, .csv files, tokens:FILE.bin and synthetic lie in the host's "
-       "memory, so that nothing is read or decoded"},
+       "as for run: images in storage, a folder or a .rec file, whose number, size and format replace the "
+       "model file's sample; digits, .csv files, tokens:FILE.bin and synthetic are in the host's memory, so "
+       "nothing is read or decoded"},
       {"decode",
        "host|device",
        "who decodes: the host's cores (default) or the device, as DALI does",
@@ -91,7 +90,7 @@ std::vector<Option> input_flags() {
        "host"},
       {"epoch",
        "later|first",
-       "later (default): the page cache holds what it has room for; first: nothing was read before",
+       "later (default): the page cache holds as much as fits; first: it is empty",
        false,
        {},
        "later"},
@@ -105,7 +104,7 @@ std::vector<Option> input_flags() {
 
 namespace {
 
-/// How it is simulated, and what else goes on.
+/// How it is simulated, and concurrent load.
 std::vector<Option> condition_options() {
   return {
       {"anchor", "RATE[@N]",
@@ -118,19 +117,19 @@ std::vector<Option> condition_options() {
       {"with", "JOB",
        "another job on the next free devices, sharing links: \"DEVICES MODEL [SCHEME [BATCH]]\"", true},
       {"then", "NETWORK",
-       "another network that is trained in turn on the same devices, as the discriminator of a generator: "
-       "\"PASSES MODEL [BATCH]\", how often each sample of --model passes through it",
+       "another network trained alternately on the same devices, such as a GAN's discriminator: "
+       "\"PASSES MODEL [BATCH]\", with its passes per sample of --model",
        true},
       {"iterations", "N",
-       "iterations of each worker to simulate, their mean where workers do not wait for each other; default: "
-       "as many as steady figures need"},
+       "iterations of each worker to simulate (on average, if workers do not wait for each other); default: "
+       "enough for steady figures"},
       {"jitter", "SIGMA",
        "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},
       {"stragglers", "share=S,slow=F",
-       "devices that are slow for good: each with probability S, drawn once from the seed, computes F times "
-       "as long; share=0.01,slow=1.5"},
+       "permanently slow devices: each is slow with probability S, drawn once from the seed, and then takes "
+       "F times as long; share=0.01,slow=1.5"},
       {"pauses", "every=T,for=T",
-       "pauses at random in a device's work, every so often in the mean and exponentially long; "
+       "random pauses of each device: mean time between them and mean length, both exponential; "
        "every=60s,for=0.5s"},
       {"profile",
        "NAME|FILE",
@@ -139,7 +138,7 @@ std::vector<Option> condition_options() {
        {},
        "stock"},
       {"collective-profile", "FILE",
-       "measured collectives (tandem import nccl-tests) that correct those of the same devices; one of "
+       "measured collectives (tandem import nccl-tests) that correct those on the same devices; one of "
        "all-reduce, all-gather and reduce-scatter corrects the others"},
       {"seed", "N", "of the random numbers; default 1", false, {}, "1"}};
 }
@@ -166,8 +165,8 @@ std::vector<Option> all_options() {
        {},
        "momentum"},
       {"recipe", "NAME|FILE",
-       "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
-       "pytorch; all: tandem list recipes"},
+       "how the framework runs kernels (layout, fusion, host time): default the preset's, else pytorch; all: "
+       "tandem list recipes"},
       recompute_flag(),
       offload_flag(),
       batch_norm_flag(),
@@ -207,13 +206,12 @@ const Option& question_option(std::string_view key, const Place& place) {
 std::string_view fallback(std::string_view name) { return question_option(name).fallback; }
 
 std::vector<Option> loading_flags() {
-  return {
-      {"decode-workers", "N",
-       "threads of each device that read samples, and as many that decode them; default 1, in predictions "
-       "an even share of the host's cores"},
-      {"prefetch", "N",
-       "batches of each device that are read, decoded or copied at once, 0: the next is read when a step "
-       "has ended, by one thread unless --decode-workers says more; default 4"}};
+  return {{"decode-workers", "N",
+           "reader threads per device, and as many decoder threads; default 1, in predictions an even share "
+           "of the host's cores"},
+          {"prefetch", "N",
+           "batches per device that are read, decoded or copied ahead; 0: the next is read after the step, "
+           "by one thread unless --decode-workers says more; default 4"}};
 }
 
 }  // namespace tandem::answers

@@ -8,15 +8,15 @@
 
 namespace tandem::answers {
 
-/// Two reports, mostly on as many devices, and the questions that they answer where these are at hand. Does
-/// not own the questions.
+/// Two reports, mostly on the same number of devices, and their questions if available. Does not own the
+/// questions.
 struct ReportPair {
   Report a, b;
   const Question* asked_a = nullptr;
   const Question* asked_b = nullptr;
 };
 
-/// Reports of both sides matched by device count; counts that stand on one side only are left out.
+/// Reports of both sides matched by device count; counts that only one side has are left out.
 std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b);
 
 }  // namespace tandem::answers

@@ -19,7 +19,7 @@ bool lists(const Json& models, const std::string& name) {
                      [&](const Json& m) { return m.as_text() == name; });
 }
 
-/// Kaplan et al. count what is no embedding.
+/// Kaplan et al. count parameters without embeddings.
 double parameters_without_embeddings(const Graph& graph) {
   double out = 0;
   for (const Layer& layer : graph.layers()) {
@@ -43,7 +43,7 @@ void add_language_model(const Json& law, const Graph& graph, double loss, Learni
                        std::pow(loss - out.least_loss, 1 / law.at("steps_exponent").as_real(0.01, 10));
 }
 
-/// Of one report.
+/// For one report.
 class Answer {
  public:
   Answer(const ProgressQuestion& q, const Graph& graph, const Program& program, const Report& report)
@@ -80,7 +80,7 @@ class Answer {
       p_.noise_source = facts_.source;
     } else {
       p_.unknown.push_back(fmt::format(
-          "what a sample is worth: no gradient noise scale of {} is known{}; --noise-scale SAMPLES says it, "
+          "what a sample is worth: the gradient noise scale of {} is unknown{}; give --noise-scale SAMPLES, "
           "and \"tandem run --measure-noise\" measures it",
           graph_.name(), q_.target == TrainingProgress::Target::loss ? " at this loss" : ""));
     }
@@ -103,13 +103,14 @@ class Answer {
       set_steps(fewest_steps(*q_.needed, q_.needed_step, *p_.noise_scale));
     } else if (!q_.needed && facts_.fewest_steps && p_.noise_scale) {
       set_steps(*facts_.fewest_steps);
-      p_.sources.push_back("steps at the least: " + facts_.source);
+      p_.sources.push_back("fewest steps: " + facts_.source);
     } else if (facts_.least_loss > 0 && !facts_.fewest_steps && !q_.needed) {
-      p_.unknown.push_back(fmt::format("samples to loss {:g}: so few parameters end at {:.3g} ({})", q_.value,
-                                       facts_.least_loss, facts_.source));
+      p_.unknown.push_back(
+          fmt::format("samples to loss {:g}: a model of this size cannot go below {:.3g} ({})", q_.value,
+                      facts_.least_loss, facts_.source));
     } else if (!q_.needed) {
       p_.unknown.push_back(fmt::format(
-          "samples to loss {:g}: --samples-to-target SAMPLES@BATCH says what one worker needed, and \"tandem "
+          "samples to loss {:g}: give --samples-to-target SAMPLES@BATCH, what one worker needed; \"tandem "
           "run --devices 1 --target-loss {:g}\" measures it",
           q_.value, q_.value));
     }
@@ -121,7 +122,7 @@ class Answer {
     p_.samples = *p_.steps * p_.step_samples;
   }
 
-  /// Of so many samples; the whole gradient would come as far in fewer steps.
+  /// For that many samples; the exact gradient would get there in fewer steps.
   void budget() {
     if (q_.target == TrainingProgress::Target::tokens) {
       const auto tokens = static_cast<double>(graph_.tokens_per_sample());
@@ -134,8 +135,7 @@ class Answer {
       p_.sources.push_back("samples of an epoch: " +
                            (q_.epoch_samples ? std::string("--epoch-samples") : facts_.epoch_source));
     } else {
-      p_.unknown.push_back(
-          fmt::format("samples of an epoch of {}: --epoch-samples says them", graph_.name()));
+      p_.unknown.push_back(fmt::format("samples of an epoch of {}: give --epoch-samples", graph_.name()));
     }
     if (!p_.samples) return;
     p_.steps = *p_.samples / p_.step_samples;
@@ -156,14 +156,14 @@ class Answer {
       p_.seconds_as_far = *p_.seconds / *p_.efficiency;
   }
 
-  static constexpr double kManySteps = 1000;  ///< of a training whose length is unknown
+  static constexpr double kManySteps = 1000;  ///< assumed length of a training of unknown length
 
   const ProgressQuestion& q_;
   const Graph& graph_;
   const Report& report_;
   const SyncShape shape_;
   LearningFacts facts_;
-  std::optional<double> fewest_;  ///< that the whole gradient would need
+  std::optional<double> fewest_;  ///< needed with the exact gradient
   TrainingProgress p_;
 };
 

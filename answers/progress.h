@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Time to train, and what samples are worth under the scheme, where a target is asked for: --target-loss,
-// --epochs, --tokens or --samples. The formulas are schemes/progress.h's; what they need comes from options,
-// from what is published of the model (calibration/profiles/progress.json), or from a run. What is not known
-// is said.
+// Time to train, and the worth of a sample under the scheme, for a target: --target-loss, --epochs, --tokens
+// or --samples. The formulas are schemes/progress.h's; their inputs come from options, from publications on
+// the model (calibration/profiles/progress.json) or from a run. Missing inputs are named.
 #include <optional>
 #include <vector>
 
@@ -14,20 +13,20 @@
 
 namespace tandem::answers {
 
-/// What is published of how a model of this name learns.
+/// Published figures of how the model of this name learns.
 struct LearningFacts {
   std::optional<double> epoch_samples;
   std::string epoch_source;
   /// For a target loss in nats a token.
   std::optional<double> noise_tokens, fewest_steps;
-  double least_loss = 0;  ///< that so many parameters reach at all; 0: unknown
+  double least_loss = 0;  ///< the lowest loss a model of this size reaches; 0: unknown
   std::string source;
 };
-/// `target_loss`: 0 where the target is another. Throws InputError where the file is damaged. O(layers).
+/// `target_loss`: 0 for another kind of target. Throws InputError if the file is damaged. O(layers).
 LearningFacts learning_facts(const Graph& graph, double target_loss);
 
-/// Fills report.progress, where the report fits: of the Program that it is about. Its times count
-/// report.goodput where that is there: fill it before. O(ops).
+/// Fills report.progress, for the report's Program, if the report fits. Its times include report.goodput, so
+/// fill that first. O(ops).
 void add_progress(const ProgressQuestion& question, const Graph& graph, const Program& program,
                   Report& report);
 

@@ -54,7 +54,7 @@ Stragglers read_stragglers(const std::string& text, const Place& place) {
   using Type = OptionSpec::Type;
   static const std::vector<OptionSpec> specs = {
       {"share", Type::real, "0", "the share of the devices that are slow, such as 0.01", "", 0, 1},
-      {"slow", Type::real, "1", "how many times as long they compute, such as 1.5", "", 0.01, 1000}};
+      {"slow", Type::real, "1", "factor on their compute time, such as 1.5", "", 0.01, 1000}};
   const Options options = read_keys("stragglers", specs, text, place);
   return {options.real("share"), options.real("slow")};
 }
@@ -62,8 +62,8 @@ Stragglers read_stragglers(const std::string& text, const Place& place) {
 Pauses read_pauses(const std::string& text, const Place& place) {
   using Type = OptionSpec::Type;
   static const std::vector<OptionSpec> specs = {
-      {"every", Type::time, "1s", "the mean time of work between two pauses of a device, such as 60s"},
-      {"for", Type::time, "0s", "how long one is in the mean, such as 0.5s"}};
+      {"every", Type::time, "1s", "mean time of work between two pauses of a device, such as 60s"},
+      {"for", Type::time, "0s", "its mean length, such as 0.5s"}};
   const Options options = read_keys("pauses", specs, text, place);
   const Pauses out{options.time("every").seconds(), options.time("for").seconds()};
   if (!(out.every > 0)) throw InputError(place, "every= must be above 0");
@@ -124,7 +124,8 @@ AskedBatches read_batch_split(const Values& values) {
   AskedBatches out;
   for (const std::string& part : split(text, ','))
     out.batches.push_back(parse_integer(part, 1, 1'000'000, option_place("batch-split")));
-  if (out.batches.size() > kMostDevices) refuse_option("batch-split", "more batches than devices can be");
+  if (out.batches.size() > kMostDevices)
+    refuse_option("batch-split", "more batches than the largest number of devices");
   return out;
 }
 
@@ -245,7 +246,7 @@ void read_data(const Values& values, const Hooks& hooks, Question& q) {
   if (!values.has("data")) return;
   const std::string data = values.text("data", "");
   if (hooks.open_data) return hooks.open_data(data, q.graph, q.loading);
-  if (data != "synthetic") refuse_option("data", "this program cannot open data; synthetic is what it knows");
+  if (data != "synthetic") refuse_option("data", "this program cannot open data; it knows only synthetic");
   q.loading.decoded = true;
 }
 

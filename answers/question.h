@@ -22,20 +22,20 @@
 
 namespace tandem::answers {
 
-/// What the program that asks adds. Each may be unset: then a question that needs it is an InputError, and
-/// remarks go nowhere. Called by the thread that reads the question.
+/// What the calling program provides. Each may be unset: then a question that needs it is an InputError, and
+/// notes are dropped. Called by the thread that reads the question.
 struct Hooks {
-  /// Writes what `data` names ("digits", a folder, a file), read for `graph`, into `loading`.
+  /// Fills `loading` from what `data` names ("digits", a folder, a file) for `graph`.
   std::function<void(const std::string& data, const Graph& graph, Loading& loading)> open_data;
   /// The measured collectives of a file.
   std::function<std::shared_ptr<const MeasuredCollectives>(const std::string& file)> read_collectives;
-  /// A remark for a person.
+  /// A note to the user.
   std::function<void(std::string_view)> note;
 };
 
-/// Every option of a question: the one table from which come flags, help, JSON keys and their schema.
+/// Every option of a question: the one table for flags, help, JSON keys and their schema.
 const std::vector<Option>& question_options();
-/// One of them, by its name of today or of earlier versions. Throws InputError with the nearest.
+/// One of them by its current or an earlier name. Throws InputError with the nearest.
 const Option& question_option(std::string_view name, const Place& place = {});
 /// Option::fallback of one of them.
 std::string_view fallback(std::string_view name);
@@ -44,41 +44,40 @@ std::string_view fallback(std::string_view name);
 JsonWriter question_schema();
 
 /// The options of a "tandem-question-1" document, or of the reports in a "tandem-reports-2" document, which
-/// must all be about one question; each knows where it stands. Throws InputError: an unknown key, with the
-/// nearest; a value of the wrong kind; reports without a question or of several.
+/// must all answer one question; each knows its place. Throws InputError: an unknown key, with the nearest; a
+/// value of the wrong type; reports without a question or of several.
 Values values_of(const Json& document);
 
-/// Owns all that it names: copy it, compare it, send it to a thread. Copies share model and machine and are
-/// cheap. Any thread may read it. Made by read() or from_json(); members may be changed afterwards, but
-/// to_json() and hash() tell what was asked in words, and of the members only `devices`.
+/// Owns all it names: copy it, compare it, send it to a thread. Copies share model and machine and are cheap.
+/// Any thread may read it. Made by read() or from_json(). Members may be changed afterwards, but to_json()
+/// and hash() describe the options as given, and of the members only `devices`.
 struct Question {
   /// Of options by name ("model", "system", "batch" ...), those of question_options(). `model` and `system`
   /// may be JSON documents instead of names. Reads the files that the options name and no others. Throws
   /// UsageError and InputError (answers/values.h says which).
   static Question read(const Values& values, const Hooks& hooks = {});
-  /// The same of pairs: {{"model", "vgg16"}, {"system", "dgx1-v100"}, {"batch", "64"}}. A switch is given
-  /// with "true" or "", and not with "false". Throws UsageError too where an option that holds one value
-  /// stands twice.
+  /// The same from pairs: {{"model", "vgg16"}, {"system", "dgx1-v100"}, {"batch", "64"}}. A switch is set by
+  /// "true" or "" and unset by "false". Throws UsageError too if an option with one value occurs twice.
   static Question of(const std::vector<std::pair<std::string, std::string>>& options,
                      const Hooks& hooks = {});
-  /// Of a document as values_of() takes it. Throws InputError at the place in the document.
+  /// From a document, as values_of() takes it. Throws InputError at the place in the document.
   static Question from_json(const Json& document, const Hooks& hooks = {});
-  /// The same question with other values of some options; an empty value takes an option away, as "false"
-  /// does a switch. What stands several times ("set") is all of that option. Model and machine are not read
-  /// again where they stay the same.
+  /// The same question with some options changed; an empty value removes an option, as "false" does for a
+  /// switch. A repeatable option ("set") is replaced as a whole. Model and machine are read again only if
+  /// they change.
   Question with(const std::vector<std::pair<std::string, std::string>>& changes,
                 const Hooks& hooks = {}) const;
-  /// A "tandem-question-1" document: what was asked that is not the default, the device counts always. Reads
-  /// back as an equal question.
+  /// A "tandem-question-1" document: all options that differ from the defaults, and always the device counts.
+  /// Reads back as an equal question.
   JsonWriter to_json() const;
-  /// Of to_json(), the machine's document, and what the files named by their path held when they were read.
-  /// The order of options, and defaults that are said, change nothing. Units are not converted: "60min" and
-  /// "1h" are two questions. A key within one version. FNV-1a, 64 bits. O(document).
+  /// Of to_json(), the machine's document and the contents of the files named by path when they were read.
+  /// The order of options, and options set to their defaults, make no difference. Units are not converted:
+  /// "60min" and "1h" are two questions. A key within one version. FNV-1a, 64 bits. O(document).
   uint64_t hash() const;
   bool operator==(const Question& other) const { return hash() == other.hash(); }
 
-  Values given{};  ///< as asked, and the device counts
-  /// By option and text: hashes of the files that options name by their path, as they were when read.
+  Values given{};  ///< as given, plus the device counts
+  /// By option and text: hashes of the files named by path, as they were when read.
   std::map<std::pair<std::string, std::string>, uint64_t> contents{};
   Graph graph;
   System system;
@@ -89,7 +88,8 @@ struct Question {
   std::vector<int64_t> devices{};
   int64_t batch = 32;
   BatchSplit split = BatchSplit::even;
-  std::vector<int64_t> batches{};  ///< of each device, where --batch-split lists them; `batch` in the mean
+  std::vector<int64_t>
+      batches{};  ///< one per device, if --batch-split lists them; `batch` is then their mean
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   Recompute recompute = {};
@@ -98,7 +98,7 @@ struct Question {
   std::vector<std::pair<std::string, std::string>> memory{};  ///< --memory key=value, in order
   bool input = true;
   Loading loading{};
-  int32_t iterations = 0;  ///< 0: as many as steady figures need
+  int32_t iterations = 0;  ///< 0: as many as a steady rate needs
   uint64_t seed = 1;
   std::string profile = "stock";
   std::shared_ptr<const MeasuredCollectives> measured{};  ///< of --collective-profile
@@ -114,7 +114,7 @@ struct Question {
     int64_t devices = 1, batch = 32;
   };
   std::vector<Beside> beside{};
-  /// --then: networks trained in turn with the model.
+  /// --then: networks trained alternately with the model.
   struct Then {
     Graph graph;
     double passes = 1;
@@ -124,36 +124,36 @@ struct Question {
   std::optional<Failures> failures{};        ///< --mtbf and what belongs to it
   std::optional<ProgressQuestion> target{};  ///< --target-loss, --epochs, --tokens or --samples
 
-  /// Programs that this question and those made from it with with() share.
+  /// Compiled programs shared by this question and those that with() makes of it.
   std::shared_ptr<Programs> programs = std::make_shared<Programs>();
 
-  /// On so many devices; points into this question, which must outlive it.
+  /// For that many devices; points into this question, which must outlive it.
   Request request(int64_t device_count) const;
-  /// The system with what was changed of it: "5090-2x with rtx-pro-6000". One that a file calls "imported"
-  /// has that file's name.
+  /// The system's name with its changes: "5090-2x with rtx-pro-6000". A system that its file calls "imported"
+  /// is named after the file.
   std::string system_label() const;
 };
 
-/// Question::read() of values of which some stand in a document: an error about one of these is an InputError
-/// at its place there.
+/// Question::read() of values some of which come from a document: errors about these are InputErrors at their
+/// place.
 Question read_located(const Values& values, const Hooks& hooks = {});
 
 /// --decode-workers and --prefetch with their help.
 std::vector<Option> loading_flags();
-/// What they say; `workers`: where nothing is said.
+/// Their values; `workers`: the default.
 Loading read_loading(const Values& arguments, int64_t workers);
 /// --batch-split with its help.
 Option batch_split_flag();
-/// What it says. A list is for as many devices as it has numbers: of other `counts` one alone may be asked
-/// for, which has the mean. Throws InputError.
+/// Its value. A list holds one number per device: with other `counts` only one count may be asked about,
+/// which gets the mean. Throws InputError.
 struct AskedBatches {
   BatchSplit split = BatchSplit::even;
   std::vector<int64_t> batches = {};  ///< empty where none are listed
 };
 AskedBatches read_batch_split(const Values& arguments);
 void check_counts(const AskedBatches& asked, const std::vector<int64_t>& counts);
-/// --batch: of a list the mean, unless it is said. Throws InputError where that is no whole number, or
-/// another.
+/// --batch, or the mean of --batch-split's list. Throws InputError if that is not a whole number or
+/// contradicts --batch.
 int64_t read_batch(const Values& arguments, const AskedBatches& asked, int64_t most);
 /// --recompute with its help.
 Option recompute_flag();
@@ -166,24 +166,24 @@ bool read_batch_norm(const Values& arguments);
 std::vector<Option> board_flags();
 /// What --without, --swap, --with-bridges and --place ask for, as System::Sets in that order.
 std::vector<std::pair<std::string, std::string>> read_board_changes(const Values& arguments);
-/// What a value of one of these options asks for. Throws UsageError.
+/// One value of one of these options. Throws UsageError.
 std::pair<std::string, std::string> board_change(std::string_view option, const std::string& text);
 /// --adapter and --freeze with their help.
 std::vector<Option> fine_tuning_flags();
-/// The model, with what --adapter and --freeze make of it; `model` is a name, a file or a JSON document.
-/// Throws InputError.
+/// The model with --adapter and --freeze applied; `model` is a name, a file or a JSON document. Throws
+/// InputError.
 Graph read_model(const Values& values, const std::string& model, const Place& place = {},
                  const Hooks& hooks = {});
 /// Whether the value of --model or --system is a JSON document.
 bool is_document(std::string_view text);
-/// Fills Question::contents of what is not there yet. Reads the files.
+/// Adds hashes of files to Question::contents where missing. Reads the files.
 void add_contents(Question& question);
 /// "path=value" pairs of --set, one of those, and all of them with read_board_changes().
 std::vector<std::pair<std::string, std::string>> read_sets(const Values& arguments);
 System::Sets asked_sets(const Values& arguments);
 std::pair<std::string, std::string> read_set(const std::string& text, std::string_view option);
-/// Names with options in lists: "vgg16,resnet50,transformer:layers=4,width=512" holds three. A piece with "="
-/// and no ":" goes on with the name before it.
+/// Splits lists of names with options: "vgg16,resnet50,transformer:layers=4,width=512" has three. A piece
+/// with "=" and no ":" belongs to the name before it.
 std::vector<std::string> split_names(const std::vector<std::string>& given);
 
 }  // namespace tandem::answers

@@ -34,7 +34,7 @@ std::string word_of(const Json& value, const Option& option) {
   }
 }
 
-/// The values of a key, as a command line would hold them.
+/// The values of a key, as on a command line.
 std::vector<std::string> words_of(const Json& value, const Option& option) {
   if (option.kind() == Option::Kind::given)
     return value.as_bool() ? std::vector<std::string>{""} : std::vector<std::string>{};
@@ -50,7 +50,7 @@ std::vector<std::string> words_of(const Json& value, const Option& option) {
   return {fmt::format("{}", fmt::join(out, ","))};
 }
 
-/// A number as a number, where it is one, however it was spelt: "064", "1e6".
+/// A number as a number if it is one, however spelled: "064", "1e6".
 JsonWriter number_of(const std::string& text) {
   constexpr double kMostExact = 1e15;
   const char* end = text.data() + text.size();
@@ -78,7 +78,7 @@ class Hash {
  public:
   void add(std::string_view text) {
     for (const unsigned char c : text) value_ = (value_ ^ c) * 0x100000001b3;
-    value_ = (value_ ^ 0xff) * 0x100000001b3;  // no text holds it: parts do not run into each other
+    value_ = (value_ ^ 0xff) * 0x100000001b3;  // a byte that no text holds: keeps parts apart
   }
   uint64_t value() const { return value_; }
 
@@ -86,7 +86,7 @@ class Hash {
   uint64_t value_ = 0xcbf29ce484222325;
 };
 
-/// The content of the file that a text names by its path; "" where it names none.
+/// Contents of the file that a text names by path; "" if it names none.
 std::string content_of(const std::string& text) {
   std::error_code none;
   const auto file_of = [&](std::string_view part) -> std::string {

@@ -30,14 +30,14 @@ std::vector<std::pair<std::string, std::string>> accelerators(const Question& q)
   return out;
 }
 
-/// The one model of accelerators that the machine has, else "".
+/// The machine's only model of accelerators, else "".
 std::string only_model(const Question& q) {
   std::set<std::string> models;
   for (const auto& [path, model] : accelerators(q)) models.insert(model);
   return models.size() == 1 ? *models.begin() : "";
 }
 
-/// The rate on the question's machine with all accelerators of another model.
+/// The rate on the question's machine with another model of accelerators.
 std::optional<double> rate_with(const Question& q, const std::string& model, int64_t devices) {
   auto sets = q.sets;
   for (const auto& [path, own] : accelerators(q)) sets.emplace_back(path, model);

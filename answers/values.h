@@ -12,13 +12,13 @@
 
 namespace tandem::answers {
 
-/// Where to put the blame for an option's value: prints as "--name".
+/// The place to blame for an option's value; prints as "--name".
 Place option_place(std::string_view name);
 
-/// Values of options by name. The readers refuse values that are wrong whatever the data files hold: no
-/// number, out of range, without unit, none of a fixed list. All of that is a UsageError that begins with the
-/// option ("--batch"), or with the place in the document where that is known. A name that no file has is an
-/// InputError of whoever looks for the file. A value: copies are independent; any thread may read one.
+/// Values of options by name. The readers refuse what is wrong regardless of data files: not a number, out of
+/// range, without unit, not in a fixed list. These are UsageErrors that begin with the option ("--batch") or,
+/// if known, the place in the document. A name without a file is an InputError thrown by the file lookup. A
+/// value: copies are independent; any thread may read one.
 class Values {
  public:
   bool has(std::string_view name) const { return values_.count(name) != 0; }
@@ -36,8 +36,8 @@ class Values {
   /// One of `valid`, else UsageError naming the nearest.
   std::string choice(std::string_view name, std::string_view fallback,
                      const std::vector<std::string>& valid) const;
-  /// What `read(text, place)` makes of the value, or of `fallback` when the option is absent. An InputError
-  /// of `read` becomes a UsageError.
+  /// The result of `read(text, place)` for the value, or for `fallback` if the option is absent. An
+  /// InputError of `read` becomes a UsageError.
   template <typename Read>
   decltype(auto) value(std::string_view name, std::string_view fallback, Read read) const {
     try {
@@ -46,18 +46,18 @@ class Values {
       throw UsageError(error.what());
     }
   }
-  /// Other values of an option; without any, it is absent.
+  /// Replaces the values of an option; with none, it is absent.
   void set(std::string_view name, std::vector<std::string> values);
-  /// One more value of an option.
+  /// Adds a value of an option.
   void add(std::string_view name, std::string value) {
     values_[std::string(name)].push_back(std::move(value));
   }
-  /// Where an option's value stands in a document; of a command line nothing is known.
+  /// Where an option's value is in a document; unknown on a command line.
   void stands_at(std::string_view name, Place place) { places_[std::string(name)] = std::move(place); }
   Place place(std::string_view name) const;
-  /// An error's text about an option ("--batch: ..."), with the place in the document where that is known.
+  /// An error text about an option ("--batch: ..."), with its place in the document if known.
   std::string located(std::string_view message) const;
-  /// Wherever they stand.
+  /// All of them, from any source.
   bool operator==(const Values& other) const { return values_ == other.values_; }
 
  private:

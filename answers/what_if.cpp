@@ -23,7 +23,7 @@ std::optional<double> try_rate(const Request& p) {
     if (!memory_on(p, p.devices).fits()) return std::nullopt;
     return throughput(p);
   } catch (const InputError&) {
-    return std::nullopt;  // the change is not possible on this machine: nothing to tell
+    return std::nullopt;  // this machine cannot be changed so
   }
 }
 
@@ -49,7 +49,7 @@ std::string twice(const Question& q, const Report& last) {
   return "";
 }
 
-/// What takes the bytes off the threads that feed sockets.
+/// What relieves the threads that feed sockets.
 std::string without_sockets(const Question& q, const Report& last) {
   if (last.bottleneck.resource != "threads") return "";
   auto sets = q.sets;
@@ -66,7 +66,7 @@ std::string without_sockets(const Question& q, const Report& last) {
   }
 }
 
-/// "v100" of "v100-pcie-16gb": the chip, whatever board it sits on. A family ("rtx-4090") is no chip.
+/// "v100" of "v100-pcie-16gb": the chip, on whatever board. A family ("rtx-4090") is not a chip.
 std::string chip(const Device& device) {
   const std::string first = device.name.substr(0, device.name.find('-'));
   return first.find_first_of("0123456789") == std::string::npos ? device.name : first;
@@ -144,7 +144,7 @@ void note_idle_settings(const Question& q, Report& report) {
                         without.interval.low == report.interval.low;
       if (same) report.notes.push_back(set_option(setting.first, setting.second) + " changes nothing");
     } catch (const InputError&) {
-      // Without it there is no answer: it matters.
+      // Without it the question has no answer, so it matters.
     }
   }
 }
@@ -162,7 +162,7 @@ std::string closing_line(const Question& q, const std::vector<Report>& reports) 
   const Report& last = *fits;
   std::string out;
   if (!quick_to_vary(q, last)) {
-    // Too slow to repeat; only say what the figures rest on.
+    // Too slow to repeat; only say where the figures come from.
   } else if (last.bottleneck.resource == "compute") {
     out += smaller_format(q, last);
   } else if (last.bottleneck.resource.rfind("host.", 0) == 0) {

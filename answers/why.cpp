@@ -21,7 +21,7 @@ namespace {
 constexpr double kSame = 0.005;  // relative difference below which nothing changes
 constexpr double kEndless = 1e3;
 
-/// A part of a step, and how it is told of a step that has more or less of it.
+/// A part of a step, and how to describe a step with more or less of it.
 struct Cause {
   const char* words;  ///< "a step ... X instead of Y ms"
   double (*share)(const Report&);
@@ -53,7 +53,7 @@ std::string times(double count) {
   return count == 2 ? "twice" : fmt::format("{:.0f} times", count);
 }
 
-/// "scheme=horovod, batch_per_device=64": the inputs of `r` that `other` has not.
+/// "scheme=horovod, batch_per_device=64": inputs of `r` that `other` lacks.
 std::string differences(const Report& r, const Report& other) {
   std::string out;
   int count = 0;
@@ -69,7 +69,7 @@ std::string differences(const Report& r, const Report& other) {
   return out;
 }
 
-/// The change of its system that is all that `r` has and `other` has not; empty names where there is more.
+/// The change of its system, if that is all that `r` has and `other` lacks; else empty names.
 std::pair<std::string, std::string> sole_change(const Report& r, const Report& other) {
   std::pair<std::string, std::string> out;
   for (const auto& [key, value] : r.inputs) {
@@ -80,7 +80,7 @@ std::pair<std::string, std::string> sole_change(const Report& r, const Report& o
   return out;
 }
 
-/// "on dgx1-v100", or by what the systems or choices differ: "with scheme=horovod".
+/// "on dgx1-v100", or the difference of systems or choices: "with scheme=horovod".
 std::string place_of(const Report& r, const Report& other) {
   const std::string system = report_input(r, "system");
   if (system != report_input(other, "system")) return "on " + report_system(r);
@@ -91,8 +91,8 @@ std::string place_of(const Report& r, const Report& other) {
   return theirs.empty() ? "there" : "without " + theirs;
 }
 
-/// The collective of the workers that moves most bytes, when it runs as a ring inside one node: how often
-/// that ring crosses the cable of `link`, both ways together; 0 when it does not or is shared out.
+/// The collective of the workers that moves most bytes, if it is a ring inside one node: how often that ring
+/// crosses the cable of `link`, both directions together; 0 if it does not or is shared out.
 double ring_crossings(const Question& q, int64_t devices, LinkId link) {
   const BoundProgram plan = make_plan(request_on(q, q.system, devices));
   const auto cluster = make_cluster(q.system, devices);
@@ -112,7 +112,7 @@ double ring_crossings(const Question& q, int64_t devices, LinkId link) {
   return std::abs(count - std::round(count)) < 0.01 ? std::round(count) : 0;
 }
 
-/// Kinds of links ("socket", "network") with as good as no limit on their bandwidth: samples/s.
+/// Samples/s with practically unlimited bandwidth of these kinds of links ("socket", "network").
 double rate_without(const Question& q, const std::vector<Resource>& endless, int64_t devices) {
   auto sets = q.sets;
   for (const Resource& r : endless) r.turn(sets, r.most());
@@ -140,9 +140,9 @@ std::optional<std::pair<LinkUse, LinkId>> busiest(const Report& r, const System&
   return std::nullopt;
 }
 
-/// The fewest kinds of links without whose limits the slower side would come most of the way to the faster
-/// one: of all, those are put back first that are least busy. Several can be in the way at once, so that none
-/// alone would help.
+/// The fewest kinds of links without whose limits the slower side comes most of the way to the faster one:
+/// starts with all and restores the limits of the least busy first. Several can be limiting at once, so that
+/// none alone would help.
 Remedy remedy_for(const Question& q, const Report& slow, const Report& fast) {
   Remedy out;
   for (Resource& r : resources_of(q)) {
@@ -248,8 +248,8 @@ std::string change(double ratio) {
                                      std::abs(ratio - 1) < 0.02 ? 1 : 0, word);
 }
 
-/// The entry of kCauses with the most of the difference. Waiting for communication and
-/// losing to collectives beside the kernels are one cause, told by the larger.
+/// The entry of kCauses with the largest part of the difference. Waiting for communication and kernels slowed
+/// by collectives are one cause, described by the larger.
 std::size_t main_cause(const Report& a, const Report& b) {
   const double sign = a.samples_per_second < b.samples_per_second ? 1 : -1;
   std::vector<double> saved;  // seconds per sample
@@ -260,7 +260,8 @@ std::size_t main_cause(const Report& a, const Report& b) {
   return static_cast<std::size_t>(std::max_element(saved.begin(), saved.end()) - saved.begin());
 }
 
-/// Of machines as they are, with unlike numbers of devices: steps and their parts are of unlike samples.
+/// Of unchanged machines with different numbers of devices: steps and their parts have different sample
+/// counts.
 std::string unlike_counts(const Report& a, const Report& b) {
   const double ratio = b.samples_per_second / a.samples_per_second;
   const double each = ratio * static_cast<double>(a.devices) / static_cast<double>(b.devices);

@@ -7,10 +7,10 @@
 //   tandem::Report report = tandem::predict(question)[0];
 //   report.samples_per_second();
 //
-// Every function may be called by any thread at any time, several at once, with the same objects too: objects
-// do not change once they are made. Nothing is printed, no signal is handled, no file is read but those that
-// a question names and Tandem's data. The same question gives the same report, byte by byte, whatever runs
-// beside it. All functions throw Error for bad input and std::bad_alloc; others are bugs.
+// Any thread may call any function at any time, also with the same objects, which do not change once they are
+// made. Nothing is printed, no signal is handled, and only Tandem's data and the files that a question names
+// are read. The same question gives the same report, byte for byte, whatever else runs at the time. All
+// functions throw Error for bad input and std::bad_alloc; anything else is a bug.
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
@@ -27,41 +27,41 @@ namespace schemes {
 struct Report;
 }
 
-/// Bad input: what is wrong, what is valid, the nearest name; with its place where it stands in a document.
+/// Bad input: what is wrong, what is valid and the nearest name, with the line if it comes from a document.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Where models, systems, presets and profiles lie (share/tandem of an installation, or the source tree), for
-/// the whole process. Unset: $TANDEM_DATA, else beside the library. Call it before anything else: an Error
-/// once data was read, or where no models are in the folder.
+/// The folder of models, systems, presets and profiles (share/tandem of an installation, or the source tree)
+/// for the whole process. Unset: $TANDEM_DATA, else the folder installed with the library. Call it first:
+/// throws Error once data was read, or if the folder has no models.
 void set_data_folder(const std::string& folder);
 
-/// What is asked. A value: copies share what they hold and are cheap; equal questions are those with equal
-/// hashes. It owns all that it names. Files are read when it is made, and not again; a "profile" is read when
-/// it is first asked.
+/// What is asked. A value that owns all it names: copies share their contents and are cheap; questions are
+/// equal if their hashes are. Files are read when it is made and not again, except a "profile", which is read
+/// on the first prediction.
 class Question {
  public:
   using Options = std::vector<std::pair<std::string, std::string>>;
-  /// The options of `tandem predict --help` by their long names, in any order; a repeatable one may stand
-  /// several times ({"set", "nodes=4"}), a switch has an empty value. "model" and "system" must be there;
-  /// they are names, files or whole JSON documents. Throws Error. Cost: milliseconds, with large models tens
-  /// of them.
+  /// The options of `tandem predict --help` by their long names, in any order. A repeatable option may occur
+  /// several times ({"set", "nodes=4"}); a switch has an empty value. "model" and "system" are required:
+  /// names, files or whole JSON documents. Throws Error. Cost: milliseconds, tens of them for large models.
   explicit Question(const Options& options);
-  /// A "tandem-question-1" document, or reports ("tandem-reports-2"), which carry the question that they
-  /// answer. `name` is what errors call the text. Throws Error.
+  /// A "tandem-question-1" document, or a "tandem-reports-2" document, which contains the question that it
+  /// answers. `name` is what errors call the text. Throws Error.
   static Question from_json(const std::string& text, const std::string& name = "question");
-  /// The same question with other values of some options; an empty value takes an option away, as "false"
-  /// does a switch. Model and machine are read again only where they change. Throws Error.
+  /// The same question with some options changed. An empty value removes an option, as "false" does for a
+  /// switch. Model and machine are read again only if they change. Throws Error.
   Question with(const Options& changes) const;
 
-  /// Reads back as an equal question. O(its length).
+  /// Reads back as an equal question. O(length).
   std::string to_json() const;
-  /// Of what is asked and of the contents that the files it names had when it was made: a key for answers of
-  /// one version of Tandem. The order of options and defaults that are said do not matter. O(its length).
+  /// Of the options and of the contents that the named files had when it was made: a key to cache answers of
+  /// one version of Tandem. The order of options, and options set to their defaults, make no difference.
+  /// O(length).
   uint64_t hash() const;
-  /// Device counts that it asks about, at least one.
+  /// The device counts that it asks about, at least one.
   std::vector<int64_t> devices() const;
   bool operator==(const Question& other) const { return hash() == other.hash(); }
 
@@ -81,9 +81,9 @@ class Report {
   double staleness() const;          ///< mean, in versions of the parameters
   double speedup() const;            ///< over the fewest devices that hold the model
   int64_t memory_bytes() const;      ///< of a device at its peak
-  int64_t memory_capacity() const;   ///< of a device, as far as it can be used; 0: unknown
-  /// "compute", "links.pcie.bandwidth", "network.bandwidth" ...: of what 1 % more gives most. Empty unless it
-  /// was asked for.
+  int64_t memory_capacity() const;   ///< that a device can use; 0: unknown
+  /// The resource of which 1 % more helps most: "compute", "links.pcie.bandwidth", "network.bandwidth" ...
+  /// Empty unless Depth::full was asked for.
   std::string bottleneck() const;
 
  private:
@@ -92,16 +92,16 @@ class Report {
   std::shared_ptr<const schemes::Report> inside_;
 };
 
-/// How much of an answer is wanted; each holds what those before it do.
+/// How much of an answer is computed; each depth includes those before it.
 enum class Depth : uint8_t {
   rate,    ///< the rate, its interval and staleness
   report,  ///< memory, speed-up, goodput and time to a target
-  full,    ///< the bottleneck: some three to ten more predictions
+  full,    ///< the bottleneck: three to ten further predictions
 };
 
-/// A report for each of the question's device counts, in order. Cost: see Depth; on one core some
-/// milliseconds for a few devices, seconds for thousands. Throws Error: counts that the machine lacks, a
-/// scheme that cannot run there.
+/// One report per device count of the question, in order. Cost on one core: milliseconds for a few devices,
+/// seconds for thousands, times the predictions of Depth. Throws Error: the machine has too few devices, or
+/// the scheme cannot run there.
 std::vector<Report> predict(const Question& question, Depth depth = Depth::full);
 
 /// The "tandem-reports-2" document (docs/formats/report.md): the bytes that `tandem predict --format json

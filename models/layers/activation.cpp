@@ -23,7 +23,7 @@ Lowered activation(const LayerInput& in, Keeps keeps, bool in_place, int64_t for
   return out;
 }
 
-/// Done in place where backward needs what is overwritten: eager PyTorch copies that first (CloneBackward of
+/// In place although backward needs the overwritten input: eager PyTorch copies it first (CloneBackward of
 /// hardtanh_, clamp_, silu_, hardswish_) and keeps the copy; fused kernels do not.
 Lowered copying(Lowered out) {
   out.forward[0].clones = true;
@@ -64,7 +64,7 @@ Lowered gelu(const LayerInput& in) {
     out.own.push_back({elements(out.output), 0, OwnTensor::Life::kept, true, true});
   return out;
 }
-/// The copy of what is overwritten stays in place of the input itself.
+/// The copy of the input is kept instead of the input itself.
 Lowered maybe_copying(const LayerInput& in, Lowered out) {
   return in.attributes.boolean("in_place", false) ? copying(std::move(out)) : out;
 }

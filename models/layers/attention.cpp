@@ -47,7 +47,7 @@ struct Heads {
 };
 
 /// "keys_as_values": one product makes both (Gemma 4). "shared_keys": keys and values are those of an earlier
-/// layer, which hold for both (Gemma 3n, Gemma 4).
+/// layer, which keeps both (Gemma 3n, Gemma 4).
 void read_sharing(const LayerInput& in, Heads& h) {
   h.own_values = !in.attributes.boolean("keys_as_values", false);
   h.own_keys = !in.attributes.boolean("shared_keys", false);
@@ -90,8 +90,8 @@ void read_three(const LayerInput& in, Heads& h) {
 }
 
 /// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, section 2.1): from q {T, heads x head_dim}, of
-/// which `rope_dim` turn; k and v without positions {T, heads x (head_dim - rope_dim + v_head_dim)}; and what
-/// these were made of, whose last rope_dim are the part of all keys that turns.
+/// which `rope_dim` are rotated; k and v without positions {T, heads x (head_dim - rope_dim + v_head_dim)};
+/// and their latent input, whose last rope_dim are the rotated part of all keys.
 void read_latent(const LayerInput& in, Heads& h) {
   const int64_t rope = in.attributes.integer("rope_dim");
   h.head_dim = in.attributes.integer("head_dim");
@@ -106,9 +106,9 @@ void read_latent(const LayerInput& in, Heads& h) {
                     to_text(q), to_text(kv), to_text(turned), h.heads, h.head_dim, rope, h.value_dim));
 }
 
-/// "parts": a sample is so many sequences one behind the other that do not see each other. "grid": these are
-/// windows of an image, of so many rows and columns, as many windows down as across, with learned scores;
-/// that was moved by half a window where "shifted" (Liu et al. 2021, Swin Transformer, section 3.2).
+/// "parts": a sample is that many sequences that do not see each other. "grid": these are windows of an
+/// image, with that many rows and columns and as many windows down as across, with learned scores; "shifted":
+/// the image was moved by half a window (Liu et al. 2021, Swin Transformer, section 3.2).
 void read_parts(const LayerInput& in, Heads& h) {
   h.parts = in.attributes.integer("parts", 1);
   h.grid = in.attributes.integer("grid", 0, 0);
@@ -168,11 +168,11 @@ Heads read_heads(const LayerInput& in) {
   return h;
 }
 
-/// What stays beside inputs and output: the log-sum of each row of scores; or, where it is not fused, the
-/// probabilities (in fp32 and again in the inputs' format with "fp32_softmax"), with "dropout" its mask and
-/// what it leaves of them, with "keeps_scores" the scores that a maximum was taken of. Then scores lie in
-/// memory before and after the mask is added, and their gradients before and after the softmax. Fused, the
-/// gradient of q is summed in fp32 (FlashAttention-2, section 3.1.2).
+/// Kept besides inputs and output: the log-sum of each row of scores; or, if not fused, the probabilities (in
+/// fp32 and again in the inputs' format with "fp32_softmax"), with "dropout" its mask and result, with
+/// "keeps_scores" the scores before a maximum. Then scores are in memory before and after the mask is added,
+/// and their gradients before and after the softmax. Fused, the gradient of q is summed in fp32
+/// (FlashAttention-2, section 3.1.2).
 std::vector<OwnTensor> own_tensors(const LayerInput& in, const Heads& h, bool fused) {
   using Life = OwnTensor::Life;
   const bool wide = in.attributes.boolean("fp32_softmax", false) && in.element_size() < 4;
@@ -198,10 +198,10 @@ std::vector<OwnTensor> own_tensors(const LayerInput& in, const Heads& h, bool fu
   return own;
 }
 
-/// RMS norms of q and k ("qk_norm"; Henry et al. 2020): of each head with a scale that all share (Qwen3), or
-/// over the "heads" a scale each (Cohere), or of the whole "width" (OLMo 2); and of values without one
-/// ("value_norm", Gemma 4). As in row norms, eager code
-/// keeps the normalised rows, and the input in fp32 (norm.cpp).
+/// RMS norms of q and k ("qk_norm"; Henry et al. 2020): per head with a shared scale (Qwen3), over the
+/// "heads" with a scale each (Cohere), or over the whole "width" (OLMo 2); and of values without a scale
+/// ("value_norm", Gemma 4). As in row norms, eager code keeps the normalised rows, and the input in fp32
+/// (norm.cpp).
 void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
   const int64_t size = in.element_size();
   const bool divided = in.ways > 1 && in.split({Split::heads}) == Split::heads;
@@ -238,8 +238,8 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
   }
 }
 
-/// "sinks": a learned score of each head that takes part in the softmax (GPT-OSS). "bias_buckets": scores
-/// learned for so many distances, of each head, are added to all (Raffel et al. 2020, T5, section 2.1).
+/// "sinks": a learned score per head that takes part in the softmax (GPT-OSS). "bias_buckets": scores learned
+/// for that many distances per head are added to all (Raffel et al. 2020, T5, section 2.1).
 void add_learned_scores(const LayerInput& in, const Heads& h, Lowered& out) {
   const auto learned = [&](const char* name, int64_t elements) {
     out.parameters.push_back({name, elements});
@@ -257,9 +257,9 @@ void add_learned_scores(const LayerInput& in, const Heads& h, Lowered& out) {
       reduction(Pass::backward_weights, product({in.batch, h.parts, scores}), buckets, size));
 }
 
-/// "relative": queries and keys are also multiplied with so many positions' keys and queries, which the
-/// layer's own projections make of one table, and each score takes up what belongs to its distance (He et al.
-/// 2021, DeBERTa, section 3.1).
+/// "relative": queries and keys are also multiplied with the keys and queries of that many positions, which
+/// the layer's projections make of one table, and each score adds the entry of its distance (He et al. 2021,
+/// DeBERTa, section 3.1).
 void add_relative(const LayerInput& in, const Heads& h, Lowered& out) {
   const int64_t positions = in.attributes.integer("relative", 0, 0);
   if (positions == 0) return;
@@ -281,8 +281,8 @@ void add_relative(const LayerInput& in, const Heads& h, Lowered& out) {
     out.backward_weights.push_back(gemm(Pass::backward_weights, 1, width, width, positions, size));
 }
 
-/// The scores of this device's queries with one device's keys, and what is made of them. Where values are of
-/// another width than keys it is the mean of both, which gives forward's products exactly.
+/// The scores of this device's queries with one device's keys, and their result. If the widths of values and
+/// keys differ it is the mean of both, which gives forward's products exactly.
 Kernel block_kernel(const LayerInput& in, const Heads& h, Pass pass, bool fused) {
   const bool windowed = h.window > 0 && h.window < h.key;
   const bool causal = in.attributes.boolean("causal", false) && !windowed;
@@ -291,12 +291,12 @@ Kernel block_kernel(const LayerInput& in, const Heads& h, Pass pass, bool fused)
                           in.element_size());
 }
 
-/// Attention over a sequence that devices divide: keys and values travel around the ring, a device's part at
-/// a time, while the scores with the part before are made (Liu et al. 2023, Ring Attention; Megatron-Core's
-/// context parallelism). With a causal mask each device has the i-th and the last but i-th of 2 x context
-/// chunks, so that every part costs all of them half of its scores. Backward their gradients travel along,
-/// one part behind. What is made of each part is added up. Keys and values are put together for the way, and
-/// their gradients taken apart behind it.
+/// Attention over a sequence that devices divide: keys and values travel around the ring, one device's part
+/// at a time, while the scores of the previous part are computed (Liu et al. 2023, Ring Attention;
+/// Megatron-Core's context parallelism). With a causal mask each device has chunks i and last - i of 2 x
+/// context, so that every part costs each device half of its scores. In backward their gradients follow one
+/// part later. The parts' results are added up. Keys and values are concatenated for sending, and their
+/// gradients split after receiving.
 void add_ring(const LayerInput& in, const Heads& h, Pass pass, std::vector<Kernel>& kernels,
               std::vector<Exchange>& exchanges) {
   const bool forward = pass == Pass::forward;
@@ -363,8 +363,8 @@ Lowered attention(const LayerInput& in) {
   } else if (in.attributes.has("qk_norm_over")) {
     in.attributes.fail("\"qk_norm_over\" is of a \"qk_norm\"");
   }
-  // Values are a view of the packed projection, all of which stays beside q and k with their positions.
-  // Products that are not fused have a copy of the values instead.
+  // Values are a view of the packed projection, all of which is kept along with q and k with positions.
+  // Unfused products have a copy of the values instead.
   if (in.attributes.boolean("values_in_place", false) && fused) {
     const int64_t turned = product(
         {h.parts, h.head_dim, checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
@@ -372,7 +372,7 @@ Lowered attention(const LayerInput& in) {
   }
   add_learned_scores(in, h, out);
   add_relative(in, h, out);
-  // A boolean mask for so many positions in every layer, in elements of 4 bytes.
+  // A boolean mask for that many positions in every layer, in elements of 4 bytes.
   const int64_t mask = in.attributes.integer("mask_positions", 0, 0);
   out.buffers = product({mask, mask}) / 4;
   return out;

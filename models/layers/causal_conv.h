@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The causal convolution of each feature with its last positions that layers with a memory begin with.
+// The causal convolution of each feature over its last positions that begins layers with a memory.
 #include "models/layers/layer.h"
 
 namespace tandem::models {
 
-/// Of {time, width}, with `kernel` positions: parameters and kernels behind those that are there.
+/// For {time, width} and `kernel` positions: appends parameters and kernels.
 inline void add_causal_conv(const LayerInput& in, int64_t time, int64_t width, int64_t kernel, bool bias,
                             Lowered& out) {
   ConvShape s;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention of DeepSeek-V4: one key for all heads, which is its value too; a window of positions, and
-// behind it keys of many positions each; and a product of groups of heads.
+// The attention of DeepSeek-V4: one key for all heads, which is also the value; a window of positions, and
+// before it keys of many positions each; and a product of groups of heads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,9 +12,9 @@ namespace tandem::models {
 
 namespace {
 
-/// {time, hidden} to {time / ratio, features}: a sum of the positions of each window, weighted by a softmax,
-/// and a norm of it. With "overlap" every position also counts in the window behind its own, by products of
-/// their own. What is left over at the end is no window, but a sequence shorter than one is.
+/// {time, hidden} to {time / ratio, features}: a sum of each window's positions, weighted by a softmax, and
+/// its norm. With "overlap" every position also counts in the next window, by separate products. A remainder
+/// at the end is dropped, unless the sequence is shorter than a window.
 Lowered compressor(const LayerInput& in) {
   const Shape& shape = in.only(2);
   const Attributes& a = in.attributes;
@@ -50,11 +50,11 @@ Lowered compressor(const LayerInput& in) {
 }
 
 struct Keys {
-  int64_t heads, dim, time, pooled, seen;  ///< seen: keys that a query sees, on the mean
+  int64_t heads, dim, time, pooled, seen;  ///< seen: keys that a query sees, on average
 };
 
-/// From queries {time, heads x head_dim}, keys {time, head_dim} and, where there are some, those of many
-/// positions {windows, head_dim}, of which a query sees `top`, or with 0 all that lie before it.
+/// From queries {time, heads x head_dim}, keys {time, head_dim} and optionally keys of many positions
+/// {windows, head_dim}, of which a query sees `top`, or with 0 all before it.
 Keys read_keys(const LayerInput& in) {
   const Attributes& a = in.attributes;
   if (in.shapes.size() < 2 || in.shapes.size() > 3)
@@ -68,18 +68,18 @@ Keys read_keys(const LayerInput& in) {
   }
   const int64_t window = a.integer("window"), top = a.integer("top", 0, 0);
   if (in.shapes.size() == 3) k.pooled = in.shapes[2][0];
-  const int64_t before = (k.pooled + 1) / 2;  // half of them, on the mean
+  const int64_t before = (k.pooled + 1) / 2;  // half of them, on average
   k.seen = std::min(window, k.time) + (top > 0 ? std::min(top, k.pooled) : before);
   return k;
 }
 
-/// The scores lie in memory, with those of keys that are masked, as in the library's own code, which no fused
-/// kernel replaces.
+/// The scores are in memory, including those of masked keys, as in the library's code, which has no fused
+/// kernel.
 std::vector<OwnTensor> own_scores(const LayerInput& in, const Keys& k, bool fused) {
   using Life = OwnTensor::Life;
   const int64_t queries = product({k.time, k.heads, k.dim}), keys = product({k.time + k.pooled, k.dim}),
                 scores = product({k.heads, k.time, k.time + k.pooled});
-  // Queries normed and turned, keys turned and put together, the result before it is turned back.
+  // Queries normed and rotated, keys rotated and concatenated, the result before it is rotated back.
   std::vector<OwnTensor> own{{queries}, {queries}, {keys}, {queries}, {product({k.time, k.heads}), 4}};
   if (fused) {
     own.insert(own.end(), {{product({k.heads, k.time}), 4}, {queries, 4, Life::backward}});

@@ -27,7 +27,7 @@ ConvShape geometry(const LayerInput& in, const Window& w, int64_t filters, int64
 }
 
 /// One kernel per pass, each with the same multiply-adds. The bias is added in the forward kernel's epilogue
-/// (no traffic of its own); its gradient is one more reading of dy.
+/// (no extra traffic); its gradient reads dy once more.
 Lowered finish(const LayerInput& in, const Window& w, const ConvShape& s) {
   const int64_t size = in.element_size();
   Lowered out;

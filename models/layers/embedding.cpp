@@ -10,10 +10,9 @@ namespace {
 
 constexpr int64_t kTokenBytes = 4;  // an int32 identifier
 
-/// {T} identifiers to {T, width}. Forward reads one row per token. The gradient is dense, as frameworks make
-/// it by default: the whole table is zeroed, then dy is added row by row (read dy and row, write row). Shared
-/// by several devices, each has a part of the table, finds its part of the tokens there and leaves the others
-/// zero.
+/// {T} identifiers to {T, width}. Forward reads one row per token. The gradient is dense, the frameworks'
+/// default: the whole table is zeroed, then dy is added row by row (read dy and row, write row). Each of
+/// several devices has a part of the table, looks up the tokens in it and leaves the others zero.
 Lowered embedding(const LayerInput& in) {
   const Shape& shape = in.only(1);
   if (shape.size() != 1) in.attributes.fail(fmt::format("takes tokens {{time}}, not {}", to_text(shape)));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixtures of experts (Shazeer et al. 2017; Jiang et al. 2024, Mixtral): a router sends each token to
-// `active` of `count` gated feed-forward networks and adds up what they return, weighted. Costs and bytes are
-// those of experts that all get as many tokens. Over several devices as in Megatron-Core and DeepSpeed-MoE:
-// experts are dealt, tokens travel to theirs and back, and devices that share layers hold a part of each
-// expert or whole ones of their own. A second input is what the router reads in place of the first.
+// `active` of `count` gated feed-forward networks and adds up their weighted results. Costs and bytes assume
+// a balanced load. Several devices work as in Megatron-Core and DeepSpeed-MoE: experts are dealt to devices,
+// tokens travel to them and back, and devices that share layers hold a part of each expert or whole ones. A
+// second input replaces the first as the router's.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,27 +16,27 @@ namespace {
 
 struct Routing {
   int64_t rows = 0;            ///< tokens of the batch that this device routes
-  int64_t routed = 0;          ///< of these, once for each expert that takes them
-  int64_t held = 0;            ///< what the experts of this device take
-  int64_t each = 0;            ///< an expert of them, rounded up
+  int64_t routed = 0;          ///< of these, once per expert that takes them
+  int64_t held = 0;            ///< tokens of this device's experts
+  int64_t each = 0;            ///< per expert, rounded up
   int64_t count = 0, own = 0;  ///< experts in all and on this device
-  int64_t active = 0;          ///< of all, for each token
+  int64_t active = 0;          ///< experts per token
   int64_t feed = 0, hidden = 0;
   int64_t judged = 0;    ///< features that the router reads: of the second input, if there is one
   int64_t dealt = 1;     ///< devices that hold different experts
-  bool gathers = false;  ///< partners bring their parts of the sequence together for their parts of experts
-  bool sums = false;     ///< partners sum what their parts of experts make
+  bool gathers = false;  ///< partners gather their parts of the sequence for their parts of experts
+  bool sums = false;     ///< partners sum the results of their parts of experts
   bool bias = false;
-  bool score_bias = false;  ///< a learned number of each expert that its score is compared with
-  bool gated = true;        ///< two products in front of the activation, of which one is its gate
-  bool limited = false;     ///< gate and the other half are clamped
-  bool drops = false;       ///< every expert takes as many tokens as its capacity, whatever the router says
-  int64_t rank = 0, router_rank = 0;  ///< of the pairs of matrices learned beside weights that stay; 0: none
+  bool score_bias = false;            ///< a learned number per expert that is added to its score
+  bool gated = true;                  ///< two products before the activation, one of which is its gate
+  bool limited = false;               ///< gate and the other half are clamped
+  bool drops = false;                 ///< every expert takes exactly its capacity of tokens
+  int64_t rank = 0, router_rank = 0;  ///< of LoRA pairs on frozen weights; 0: none
 
   int64_t matrices() const { return gated ? 2 : 1; }
   int64_t wide() const { return product({held, hidden}); }
   int64_t inner() const { return product({held, feed}); }
-  /// Behind an exchange tokens lie by where they came from, and are put in order once more.
+  /// After an exchange tokens are ordered by origin, and are sorted by expert again.
   bool sorts() const { return dealt > 1 && own > 1; }
 };
 
@@ -47,7 +47,7 @@ Kernel apart(Kernel kernel) {
   return kernel;
 }
 
-/// Kernels of a pass, and what is exchanged between them.
+/// Kernels of a pass and the exchanges between them.
 class Writing {
  public:
   Writing(Pass pass, const Routing& routing, int64_t size) : pass_(pass), r_(routing), size_(size) {}
@@ -55,13 +55,13 @@ class Writing {
     kernel.routed = true;
     kernels.push_back(std::move(kernel));
   }
-  /// Tokens to another order, read and written as they lie.
+  /// Reorders tokens: one read, one write.
   void move(int64_t read, int64_t written) { add(apart(copy_kernel(pass_, read, written, size_))); }
   /// The tokens of `routed` summed at their places in the batch.
   void gather_up() {
     add(apart(reduction(pass_, product({r_.routed, r_.hidden}), product({r_.rows, r_.hidden}), size_)));
   }
-  /// Of those that models without biases and limits do not have; not what Recipe::Host::experts was measured
+  /// Kernels of models with biases or limits only; not included in Recipe::Host::experts.
   /// on.
   void add_all(const std::vector<Kernel>& more) { kernels.insert(kernels.end(), more.begin(), more.end()); }
   void exchange(Exchange::Kind kind, int64_t elements) {
@@ -88,9 +88,9 @@ class Writing {
   const int64_t size_;
 };
 
-/// Gate and the other half clamped one by one and put together again, which no kernel of the activation does
-/// (megatron/core/fusions/fused_bias_geglu.py). Backward a comparison makes a mask for each limit, the gate
-/// has one and the other half two, and the gradients are put together.
+/// Gate and the other half clamped separately and concatenated, which no activation kernel does
+/// (megatron/core/fusions/fused_bias_geglu.py). In backward a comparison makes a mask for each limit (one for
+/// the gate, two for the other half), and the gradients are concatenated.
 std::vector<Kernel> limits_of(const Routing& r, Pass pass, int64_t size) {
   if (!r.limited) return {};
   const int64_t inner = r.inner();
@@ -104,9 +104,9 @@ std::vector<Kernel> limits_of(const Routing& r, Pass pass, int64_t size) {
   return {std::move(masks), std::move(chosen), both};
 }
 
-/// The bias of the last product, weighted as its tokens are: made expert by expert, added and put together
-/// (TEGroupedMLP._apply_bias in megatron/core/transformer/moe/experts.py). Backward the parts of the gradient
-/// are put together, and multiplied for the bias and for the weights.
+/// The bias of the last product, weighted like its tokens: computed expert by expert, added and concatenated
+/// (TEGroupedMLP._apply_bias in megatron/core/transformer/moe/experts.py). In backward the parts of the
+/// gradient are concatenated, and multiplied for the bias and for the weights.
 std::vector<Kernel> weighted_bias_of(const Routing& r, Pass pass, int64_t size) {
   if (!r.bias) return {};
   const int64_t wide = r.wide();
@@ -117,9 +117,9 @@ std::vector<Kernel> weighted_bias_of(const Routing& r, Pass pass, int64_t size) 
   return {together, multiplied, multiplied, apart(reduction(pass, wide, r.held, size))};
 }
 
-/// Products with a pair of low rank beside a matrix of so many inputs and outputs, for each of `parts`, and
-/// the sum with what the matrix makes. The pair of gate and up is one, of twice the rank, since both are one
-/// stack of matrices in the code that people fine-tune (PEFT 0.21, lora.ParamWrapper).
+/// Products with a low-rank pair for a matrix of these inputs and outputs, for each of `parts`, and the sum
+/// with the matrix's result. Gate and up have one pair of twice the rank, since they are one stack of
+/// matrices in PEFT's code (0.21, lora.ParamWrapper).
 std::vector<Kernel> pair_of(Pass pass, int64_t parts, int64_t rows, int64_t rank, int64_t in, int64_t out,
                             int64_t size) {
   if (rank == 0) return {};
@@ -194,7 +194,7 @@ Writing backward_of(const Routing& r, int64_t size) {
   w.from_experts();
   w.gather_up();
   w.add(elementwise(pass, product({r.rows, r.count}), 2, 4, 4));
-  // Each of those that have a part of every expert knows a part of what the choice is worth.
+  // Devices with a part of every expert each know a part of the gradient of the choice.
   if (r.sums) w.exchange(Exchange::Kind::sum, product({r.rows, r.count}));
   w.add(gemm(pass, 1, r.rows, r.judged, r.count, size));
   w.add_all(router_pair(r, pass, size));
@@ -225,7 +225,7 @@ void divide(const LayerInput& in, Routing& r) {
   r.sums = parts && !in.sequence;
 }
 
-/// What only decides which tokens go where and with what weight costs the same for all.
+/// Options that only affect routing and weights have no effect on cost.
 void read_scores(const Attributes& attributes) {
   attributes.boolean("sigmoid", false);
   attributes.boolean("normalized", true);
@@ -247,7 +247,7 @@ Routing routing_of(const LayerInput& in, const Shape& shape) {
   r.rank = in.attributes.integer("adapter_rank", 0, 0);
   r.router_rank = in.attributes.integer("router_rank", 0, 0);
   if ((r.rank > 0 || r.router_rank > 0) && !in.frozen)
-    in.attributes.fail("pairs of low rank stand beside weights that are frozen");
+    in.attributes.fail("low-rank pairs need frozen weights");
   read_scores(in.attributes);
   r.active = in.attributes.integer("active");
   const int64_t active = r.active;
@@ -282,7 +282,7 @@ void add_parameters(const Routing& r, Lowered& out) {
   out.parameters.push_back({"down_bias", product({r.own, r.hidden}), true});
 }
 
-/// What is learned of weights that stay: Graph keeps those called "adapter_..." out of what is frozen.
+/// Learned pairs on frozen weights: Graph keeps parameters named "adapter_..." out of the frozen ones.
 void add_adapters(const Routing& r, int64_t size, Lowered& out) {
   const Pass pass = Pass::backward_weights;
   out.backward_weights.clear();
@@ -330,8 +330,8 @@ Lowered experts(const LayerInput& in) {
     out.input_join = Join::copy;
     out.output_join = Join::sum;
   }
-  // The routed input; gate, its activation, up, their product; probabilities. Tokens are weighted in front of
-  // the last product (Megatron-Core's weighted activations), so what leaves the experts need not stay.
+  // The routed input; gate, its activation, up, their product; probabilities. Tokens are weighted before the
+  // last product (Megatron-Core's weighted activations), so the experts' outputs need not be kept.
   const int64_t held = parts_of(r.held, in.batch), wide = product({held, r.hidden}),
                 inner = product({held, r.feed});
   constexpr auto kKept = OwnTensor::Life::kept;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The indexer beside a sparse attention: cheap scores of all pairs of positions choose the keys that each
-// query sees (DeepSeek-AI 2025, DeepSeek-V3.2). Its keys may be of several positions each (DeepSeek-V4), and
-// it may choose blocks of keys by the best of each, for each of its heads (MiniMax-M3). Its output is its
-// first input; the loss of the model gives it no gradient.
+// The indexer of a sparse attention: cheap scores of all pairs of positions choose the keys that each query
+// sees (DeepSeek-AI 2025, DeepSeek-V3.2). Its keys may cover several positions each (DeepSeek-V4), and it may
+// choose blocks of keys by the best of each, per head (MiniMax-M3). Its output is its first input; the
+// model's loss gives it no gradient.
 #include <fmt/format.h>
 
 #include "models/layers/layer.h"
@@ -11,7 +11,7 @@ namespace tandem::models {
 
 namespace {
 
-/// From what queries are made of {time, rank} and the block's normed input {time, hidden}.
+/// From the queries' input {time, rank} and the block's normed input {time, hidden}.
 Lowered indexer(const LayerInput& in) {
   if (in.shapes.size() != 2 || in.shapes[0].size() != 2 || in.shapes[1].size() != 2)
     in.attributes.fail("takes what queries are made of and the input of the attention, {time, width} each");
@@ -28,7 +28,7 @@ Lowered indexer(const LayerInput& in) {
   out.parameters = {{"query", product({rank, heads, dim})}};
   const Pass pass = Pass::forward;
   out.forward = {gemm(pass, 1, rows, product({heads, dim}), rank, size)};
-  // Of keys of several positions: what they are and how much they weigh, for this one and for the next.
+  // Keys of several positions: their values and weights, for this window and the next.
   const int64_t products = ratio > 1 ? 4 : 1;
   out.parameters.push_back({"key", product({hidden, products, dim})});
   for (int64_t i = 0; i < products; ++i) out.forward.push_back(gemm(pass, 1, rows, dim, hidden, size));

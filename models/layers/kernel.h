@@ -50,31 +50,31 @@ struct Kernel {
   Flops flops;
   Bytes read, written;
   int64_t repeat = 1;
-  /// Kernels over the same tensors that a framework without fused ones composes this of (Recipe). Of a gemm
-  /// 2: the second adds a bias to the product.
+  /// Kernels over the same tensors of which a framework without fused ones composes this (Recipe). 2 for a
+  /// gemm: the second adds a bias to the product.
   int64_t parts = 1;
-  /// Eager PyTorch composes it too, having no kernel of its own for it: of `parts` kernels, those of norms
-  /// and losses in fp32.
+  /// Eager PyTorch composes it too, for lack of a kernel: of `parts` kernels, those of norms and losses in
+  /// fp32.
   bool eager = false;
-  /// Stays in 2 bytes where products of the model are in fp8: what makes logits (as Transformer Engine and
-  /// torchao leave it).
+  /// Stays in 2 bytes if the model's products are in fp8: makes logits (as Transformer Engine and torchao
+  /// leave it).
   bool half = false;
-  /// In place, of what backward needs: eager PyTorch copies its input first, in one kernel more.
+  /// In place although backward needs the input: eager PyTorch copies it first, by one more kernel.
   bool clones = false;
-  /// Of a layer of experts: routing, moving tokens, the experts' products (Recipe::Host::experts).
+  /// Part of a layer of experts: routing, moving tokens, the experts' products (Recipe::Host::experts).
   bool routed = false;
-  /// Says how many tokens each expert takes: hosts read that before they issue what depends on it.
+  /// Yields the number of tokens per expert: hosts read it before they issue what depends on it.
   bool counts = false;
-  /// No framework fuses it with its neighbours: it moves what it says (Recipe::Kernels::stream).
+  /// Never fused with its neighbours: it moves all its bytes (Recipe::Kernels::stream).
   bool apart = false;
-  /// Backends that fuse norms make it in the launch of the batch normalisation before it: what it takes
-  /// beyond that is little (models/fused_norm.h). Of a call of exec: it was made so.
+  /// Backends that fuse norms run it in the launch of the preceding batch normalisation, at little extra cost
+  /// (models/fused_norm.h). In a call of exec: it was run so.
   bool fused = false;
   /// Under PyTorch's autocast its tensors have 4 bytes an element (models/autocast.h).
   bool wide = false;
   /// Elements that autocast turns into 2 bytes before it or, of gradients, during it.
   int64_t casts = 0;
-  /// Adds a gradient to the sum over the micro-batches before (Recipe::accumulation).
+  /// Adds a gradient to the sum of the earlier micro-batches (Recipe::accumulation).
   bool sums = false;
 };
 

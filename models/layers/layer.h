@@ -40,7 +40,7 @@ class Attributes {
   std::vector<int64_t> sizes(std::string_view key, std::size_t dims) const;
   /// A list of any length; required.
   std::vector<int64_t> list(std::string_view key, int64_t low = 0) const;
-  /// The graph calls it after the layer type has read what it wants.
+  /// Called by the graph after the layer type has read its attributes.
   void finish() const;
   const Place& place() const { return json_->place(); }
   [[noreturn]] void fail(const std::string& why) const { json_->fail(why); }
@@ -52,65 +52,64 @@ class Attributes {
   mutable std::vector<std::string_view> asked_;
 };
 
-/// The dimension that a layer works on as features: the last one or, with "axis": 0 and of images alone, the
-/// channels.
+/// The feature dimension of a layer: the last one or, for images with "axis": 0, the channels.
 std::size_t feature_axis(const Attributes& attributes, const Shape& shape);
 
-/// How a layer's weights divide over the devices that share it (Shoeybi et al. 2019, Megatron-LM, section 3).
-/// A model file says it of each layer: "split": "columns".
+/// How a layer's weights divide over the devices that share it (Shoeybi et al. 2019, Megatron-LM, section 3),
+/// from the model file: "split": "columns".
 enum class Split : uint8_t {
-  whole,       ///< every device has all of them and does the same
-  columns,     ///< of the outputs: each device makes its own from the whole input
-  rows,        ///< of the inputs: each device makes a part of every sum
+  whole,       ///< every device has all of them and does the same work
+  columns,     ///< outputs are divided: each device makes its own from the whole input
+  rows,        ///< inputs are divided: each device makes a part of every sum
   heads,       ///< of attention
-  vocabulary,  ///< of an embedding's rows or an output layer's columns; rounded up to equal parts
-  experts,     ///< dealt over devices, or each of them divided as by columns and then by rows
+  vocabulary,  ///< rows of an embedding or columns of an output layer are divided; rounded up to equal parts
+  experts,     ///< dealt to devices, or each divided by columns and then by rows
 };
 
-/// What the devices that share a layer do between it and its neighbours. The names are those of the forward
-/// pass; backward does the opposite (Korthikanti et al. 2022, arXiv 2205.05198, section 4).
+/// Communication between a shared layer and its neighbours, named after the forward pass; backward does the
+/// opposite (Korthikanti et al. 2022, arXiv 2205.05198, section 4).
 enum class Join : uint8_t {
   none,
   copy,     ///< of an input: nothing; its gradient is summed over the devices
-  sum,      ///< of an output: summed over the devices; its gradient is there already
+  sum,      ///< of an output: summed over the devices; its gradient is already complete
   gather,   ///< of an input: its parts of the sequence are gathered; its gradient is reduced and scattered
   scatter,  ///< of an output: summed and scattered along the sequence; its gradient is gathered
 };
 
-/// What devices exchange in the middle of a pass over a layer that they divide.
+/// Communication in the middle of a pass over a divided layer.
 struct Exchange {
   enum class Kind : uint8_t {
-    all_to_all,  ///< among those that hold different experts: tokens to their experts, or back
-    gather,      ///< among those that share the layer: the parts of all become the whole
+    all_to_all,  ///< among devices with different experts: tokens to their experts, or back
+    gather,      ///< among devices that share the layer: parts become the whole
     scatter,     ///< the reverse, summed
-    shift,       ///< among those that have parts of a sequence: each sends to the next, the last to the first
-    sum,         ///< among those that share the layer: of what each has made a part of
-    statistics,  ///< summed, among those that have their own samples
+    shift,       ///< among devices with parts of a sequence: each sends to the next, the last to the first
+    sum,         ///< among devices that share the layer: of partial results
+    statistics,  ///< summed, among devices with different samples
   } kind = Kind::all_to_all;
-  uint32_t after = 0;    ///< how many of the pass' kernels come before it
-  uint32_t before = 0;   ///< the kernel that waits for it; after the last: what comes after the layer
-  int64_t elements = 0;  ///< of the whole batch in one device's buffer; of gather and scatter in the whole
-  int64_t active = 0, count = 0;  ///< all_to_all: each token travels for that many experts, of that many
+  uint32_t after = 0;    ///< the number of the pass's kernels before it
+  uint32_t before = 0;   ///< the kernel that waits for it; past the last: what follows the layer
+  int64_t elements = 0;  ///< of the whole batch in one device's buffer; for gather and scatter of the whole
+  int64_t active = 0, count = 0;  ///< all_to_all: each token travels to `active` experts of `count`
 };
 
-/// What a layer type's function is given.
+/// The arguments of a layer type's function.
 struct LayerInput {
   const std::vector<Shape>& shapes;  ///< of its inputs, one sample each
   const Attributes& attributes;
   int64_t batch = 1;  ///< samples in one pass
   Precision precision = Precision::fp32;
-  int32_t ways = 1;       ///< devices that share the layer: shapes, parameters and kernels are of one of them
-  bool sequence = false;  ///< between shared layers each of them has an equal part of the sequence
+  int32_t ways = 1;       ///< devices that share the layer: shapes, parameters and kernels are those of one
+  bool sequence = false;  ///< each of them has an equal part of the sequence between shared layers
   int32_t experts = 1;    ///< this and the following: as in ModelSlice
   bool whole_experts = false;
   double capacity = 0;
   int32_t context = 1;
   bool divided = false;      ///< its first input holds one of `ways` parts of the features
-  bool frozen = false;       ///< its weights are not learned: nothing is kept for their gradients
+  bool frozen = false;       ///< its weights are not learned, so nothing is kept for their gradients
   int32_t norm_devices = 1;  ///< as in ModelSlice
   /// The layer's "split", which must be `whole` or one of `valid`.
   Split split(std::initializer_list<Split> valid) const;
-  /// One of `ways` equal parts of `count`; fails, calling them `what`, where it does not divide.
+  /// One of `ways` equal parts of `count`; fails if not divisible, calling it `what`.
   int64_t part(int64_t count, std::string_view what) const;
   /// The only input's shape; fails unless there is exactly one input of at least `least_dims` dimensions.
   const Shape& only(std::size_t least_dims = 0) const;
@@ -123,47 +122,45 @@ struct LayerInput {
 struct Parameter {
   std::string name;  ///< "weight", "bias", ...
   int64_t elements = 0;
-  bool dealt = false;  ///< an expert's: other devices may hold others, and its gradient is summed over fewer
-  /// In a slice: the devices that share the layer replicate it, and each makes its gradient of its part of
-  /// the sequence, or of its heads; so these gradients are summed over them.
+  bool dealt = false;  ///< an expert's: other devices may hold others, and fewer sum its gradient
+  /// In a slice: the devices that share the layer replicate it, and each computes its gradient from its part
+  /// of the sequence or its heads, so these gradients are summed over them.
   bool in_parts = false;
-  /// Of the matrix as which it lies row by row: outputs of a convolution, inputs of a linear layer, words of
-  /// an embedding, gates of a recurrent layer. 0: a vector, or a stack of matrices.
+  /// Rows of the matrix as it is stored: outputs of a convolution, inputs of a linear layer, words of an
+  /// embedding, gates of a recurrent layer. 0: a vector, or a stack of matrices.
   int64_t rows = 0;
-  /// How many matrices of `inner` rows in it turn hidden features into hidden ones: of linear layers that
-  /// make no logits, experts and recurrent cells. 0: a vector, filters of images, words, or what makes
-  /// logits.
+  /// Number of matrices of `inner` rows in it that map hidden features to hidden ones: of linear layers other
+  /// than the logits', experts and recurrent cells. 0: a vector, image filters, words, or the logits' layer.
   int64_t hidden = 0, inner = 0;
-  bool by_head = false;  ///< its last dimension is of the heads that the device has of the layer
+  bool by_head = false;  ///< its last dimension belongs to the device's heads
 };
 
-/// A tensor that a layer makes for itself, besides its output.
+/// A tensor that a layer makes in addition to its output.
 struct OwnTensor {
   int64_t elements = 0;  ///< of one sample
   int64_t size = 0;      ///< bytes an element; 0 = as the pass computes
-  /// Until its backward pass is over, or only while one of its passes runs.
+  /// Until its backward pass is over, or only during one of its passes.
   enum class Life : uint8_t { kept, forward, backward } life = Life::kept;
-  bool remade = false;  ///< Lowered::remade can make it again from the others
-  /// Of a norm or a gated activation that is composed of simple operations; where that is one kernel its
-  /// inputs are kept instead.
+  bool remade = false;  ///< Lowered::remade can recompute it from the others
+  /// Of a norm or gated activation composed of simple operations; if it is one kernel its inputs are kept
+  /// instead.
   bool composed = false;
 };
 
-/// What it returns. Kernels are for the whole batch at the given precision. `backward_weights` holds the
-/// kernels that make parameter gradients, `backward_data` those that make the input's gradient (Graph::lower
-/// drops them where no earlier layer has parameters).
+/// The result. Kernels are for the whole batch at the given precision. `backward_weights` holds the kernels
+/// of the parameter gradients, `backward_data` those of the input's gradient (Graph::lower drops them if no
+/// earlier layer has parameters).
 struct Lowered {
-  /// What selective recomputation calls the layer: its output, or what an attention makes on the way to it,
-  /// is cheap to make again.
+  /// Category for selective recomputation: its output, or an attention's intermediate, is cheap to recompute.
   enum class Cheap : uint8_t { no, norm, activation, attention } cheap = Cheap::no;
   Shape output;
   std::vector<Parameter> parameters;
   std::vector<Kernel> forward, backward_data, backward_weights;
-  /// What must stay in memory from forward to backward: its inputs, its output, and those of its own tensors
-  /// (masks, statistics) that are kept. A tensor kept by two layers is counted once.
+  /// Kept in memory from forward to backward: its inputs, its output, and those of its other tensors (masks,
+  /// statistics) marked as kept. A tensor kept by two layers is counted once.
   bool keeps_input = false, keeps_output = false;
   std::vector<OwnTensor> own;
-  /// Elementwise kernels of forward that make those own tensors that say so.
+  /// Elementwise forward kernels that recompute the tensors marked `remade`.
   std::vector<Kernel> remade = {};
   /// True when the output is the input's memory (reshape, dropout in evaluation, in-place relu).
   bool in_place = false;
@@ -171,13 +168,13 @@ struct Lowered {
   int64_t buffers = 0;
   /// Elements of a weight that it uses but another layer owns (an output layer tied to the embedding).
   int64_t tied = 0;
-  /// Towards the devices that share the layer, where several do.
+  /// With the devices that share the layer, if there are several.
   Join input_join = Join::none, output_join = Join::none;
-  /// In the middle of a pass, in the order in which they are issued.
+  /// In the middle of a pass, in issue order.
   std::vector<Exchange> forward_exchanges = {}, backward_exchanges = {};
 };
 
-/// Bytes a sample of the kept ones among its own tensors where passes compute in `size` bytes an element.
+/// Bytes per sample of its kept tensors if passes compute in `size` bytes an element.
 int64_t own_kept_bytes(const Lowered& lowered, int64_t size);
 
 struct LayerType {
@@ -195,8 +192,8 @@ Kernel gemm(Pass pass, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t s
 /// Forward reads x and w, backward-data reads dy and w, backward-weights reads x and dy.
 Kernel convolution(Pass pass, const ConvShape& shape, int64_t size);
 /// Forward reads q, k, v; backward-data (2.5 x the FLOPs: scores are recomputed) reads q, k, v, out and dout.
-/// A causal mask halves the FLOPs (Dao 2023, FlashAttention-2, section 4.1). Not fused: what the scores cost
-/// on their way through memory depends on the framework and is the cost model's to add.
+/// A causal mask halves the FLOPs (Dao 2023, FlashAttention-2, section 4.1). Not fused: the memory traffic of
+/// scores depends on the framework and is added by the cost model.
 Kernel attention_kernel(Pass pass, int64_t batch, int64_t heads, int64_t kv_heads, int64_t query, int64_t key,
                         int64_t head_dim, bool causal, bool fused, int64_t size);
 Kernel elementwise(Pass pass, int64_t count, int64_t inputs, int64_t size, int64_t flops_per_element = 1);

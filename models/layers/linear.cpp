@@ -8,17 +8,17 @@ namespace tandem::models {
 
 namespace {
 
-/// Each device has a part of every row that a split by columns reads, rather than some rows.
+/// Each device has a part of every row that a column split reads, rather than some rows.
 bool joins_features(const LayerInput& in, Split split) {
   return in.ways > 1 && in.sequence && in.divided && (split == Split::columns || split == Split::vocabulary);
 }
 
 /// y[rows, out] = x[rows, in] W[in, out] with rows = batch x time: one gemm per pass. The bias is added in
-/// the gemm's epilogue, or by a kernel of its own (Recipe); its gradient is one more reading of dy.
-/// Devices that divide a sequence, or samples, between such layers gather it in front of a split by columns.
-/// Where they have a part of the features each they gather those, and put the parts of each row together.
-/// Shared by several devices, a split by columns or vocabulary reads the whole input and makes a part of the
-/// outputs; one by rows finds its part of the inputs, since the layer before made no more.
+/// the gemm's epilogue or by a separate kernel (Recipe); its gradient reads dy once more. Devices that divide
+/// a sequence, or samples, between such layers gather it before a column split; devices with a part of the
+/// features each gather those and join the parts of each row. A split by columns or vocabulary reads the
+/// whole input and makes a part of the outputs; one by rows finds its part of the inputs, since the previous
+/// layer made no more.
 Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
   Shape shape = in.only(1);
   std::size_t axis = feature_axis(in.attributes, shape);
@@ -63,7 +63,7 @@ Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
     out.backward_data.push_back(elementwise(Pass::backward_data, count, 1, size, 0));
   }
   out.keeps_input = !in.frozen || in.attributes.boolean("keeps_input", false);
-  if (out.keeps_input && (joins || samples)) {  // what was gathered, instead
+  if (out.keeps_input && (joins || samples)) {  // the gathered input instead
     out.own.push_back({elements(shape), 0, OwnTensor::Life::kept});
     out.keeps_input = false;
   }
@@ -95,7 +95,7 @@ Lowered linear(const LayerInput& in) {
   return out;
 }
 
-/// The weight is an embedding's, whose layer owns it; this layer only adds its share of the gradient.
+/// The weight belongs to an embedding layer; this layer only adds its share of the gradient.
 Lowered tied_linear(const LayerInput& in) {
   Lowered out = matrix(in, in.attributes.integer("vocabulary"), in.split({Split::vocabulary}));
   out.tied = product({in.shapes[0].back(), out.output.back()});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention whose keys and values are summed in a state, chunk by chunk: with decays (Qin et al. 2024,
-// Lightning Attention-2, arXiv 2401.04658), and by the delta rule, which first takes away what the state says
-// of a key (Yang et al. 2024, Gated Delta Networks, arXiv 2412.06464, section 3.3).
+// Lightning Attention-2, arXiv 2401.04658), and by the delta rule, which first subtracts what the state holds
+// for a key (Yang et al. 2024, Gated Delta Networks, arXiv 2412.06464, section 3.3).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ struct Sizes {
   int64_t out() const { return product({values, value_dim}); }
 };
 
-/// Inputs: queries, keys and values in one; a gate of the result; with "delta" also the decays, of a head or
-/// of each of its features, and how far each key is written.
+/// Inputs: queries, keys and values in one; a gate of the result; with "delta" also the decays, per head or
+/// per feature, and the strength with which each key is written.
 Sizes sizes_of(const LayerInput& in) {
   const Attributes& a = in.attributes;
   Sizes s{a.integer("heads"),     0, a.integer("head_dim"),    0,

@@ -47,7 +47,7 @@ Kernel forward_kernel(const LayerInput& in, const std::vector<int64_t>& others) 
   return k;
 }
 
-/// The gradient passes to every input as it is: no kernel, but a sum for an input that was stretched.
+/// The gradient passes unchanged to every input: no kernel, but a sum for a broadcast input.
 Lowered add(const LayerInput& in) {
   const auto others = other_elements(in);
   Lowered out;
@@ -60,7 +60,7 @@ Lowered add(const LayerInput& in) {
   return out;
 }
 
-/// An input's gradient is dy times the other inputs. "groups": an element of these is for so many features.
+/// An input's gradient is dy times the other inputs. "groups": one element of them per that many features.
 Lowered mul(const LayerInput& in) {
   const auto others = other_elements(in, in.attributes.integer("groups", 0, 0));
   Lowered out;
@@ -111,7 +111,7 @@ Lowered concat(const LayerInput& in) {
 void register_merge(Registry<LayerType>& registry) {
   registry.add({"add", "sum of two or more tensors", add});
   registry.add({"mul", "product of two or more tensors, element by element", mul});
-  registry.add({"concat", "tensors one behind the other along an axis", concat});
+  registry.add({"concat", "tensors one after another along an axis", concat});
 }
 
 }  // namespace tandem::models

@@ -17,9 +17,9 @@ Kernel norm(Pass pass, int64_t rows, int64_t length, int64_t reads, int64_t writ
 
 namespace {
 
-/// Batch normalisation whose statistics are summed over devices: x is read for the statistics, and once more
-/// when those of all devices are there. So are x and dy: the sums of a device's own samples are its gradients
-/// of scale and shift, those of all make dx. Two floats a channel travel in each pass.
+/// Batch normalisation whose statistics are summed over devices: x is read for the statistics, and again once
+/// all devices' are known. Likewise x and dy: the device's own sums are its gradients of scale and shift, the
+/// total makes dx. Two floats per channel travel in each pass.
 void over_devices(Lowered& out, const LayerInput& in, int64_t length, Kernel sums) {
   const int64_t channels = out.output[0], size = in.element_size();
   const Bytes two{8 * channels};
@@ -72,7 +72,7 @@ Lowered row_norm(const LayerInput& in, int64_t rows_per_sample, int64_t reads, i
   const int64_t sums = statistics == 2 ? 3 : 2;
   out.forward = {norm(Pass::forward, rows, length, reads, 1, sums + 2, size)};
   out.backward_data = {norm(Pass::backward_data, rows, length, 2 * reads, 1, 8, size)};
-  // Composed: mean, squared difference, mean, scale, shift; each is differentiated on the way back.
+  // Composed: mean, squared difference, mean, scale, shift; each is differentiated in backward.
   out.forward[0].parts = 4;
   out.backward_data[0].parts = 6;
   Bytes weights;
@@ -95,8 +95,8 @@ Lowered layer_norm(const LayerInput& in) {
   if (in.attributes.boolean("affine", true)) parameters = {{"scale", width}};
   if (!parameters.empty() && in.attributes.boolean("bias", true)) parameters.push_back({"shift", width});
   Lowered out = row_norm(in, elements(shape) / width, 1, 2, std::move(parameters));
-  // In the model's own code (Cohere): the input less its mean in fp32, for its square and for its product,
-  // and what the scale multiplies.
+  // In the model's own code (Cohere): the input minus its mean in fp32, for its square and its product, and
+  // the scale's input.
   if (in.attributes.boolean("composed", false)) {
     out.forward[0].eager = out.backward_data[0].eager = true;
     for (int i = 0; i < 3; ++i) out.own.push_back({elements(shape), 4, OwnTensor::Life::kept, false, true});
@@ -105,10 +105,10 @@ Lowered layer_norm(const LayerInput& in) {
   return out;
 }
 
-/// What stays is what eager code keeps (LlamaRMSNorm and torch.nn.RMSNorm before its fused kernel): the
-/// input, in fp32 where it is of half precision, and, for the scale's gradient, the normalised rows that it
-/// multiplies, which are cast before or, with "fp32_scale", after (Gemma, GPT-OSS, Cohere). "width": so many
-/// features at a time, with scales that all groups share.
+/// Keeps what eager code keeps (LlamaRMSNorm and torch.nn.RMSNorm before its fused kernel): the input, in
+/// fp32 if it is half precision, and, for the scale's gradient, the normalised rows, which are cast before
+/// or, with "fp32_scale", after the product (Gemma, GPT-OSS, Cohere). "width": groups of that many features,
+/// with shared scales.
 Lowered rms_norm(const LayerInput& in) {
   const Shape& shape = in.only(1);
   const bool affine = in.attributes.boolean("affine", true);
@@ -131,7 +131,7 @@ Lowered rms_norm(const LayerInput& in) {
   return out;
 }
 
-/// A group's channels and space exceed what stays on chip: x is read twice.
+/// A group's channels and space do not fit on chip, so x is read twice.
 Lowered group_norm(const LayerInput& in) {
   const int64_t channels = in.only(1)[0];
   const int64_t groups = in.attributes.integer("groups");

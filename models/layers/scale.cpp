@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A learned factor of each feature: the layer scale behind the branches of residual networks (Touvron et al.
-// 2021, Going deeper with Image Transformers, section 2; ConvNeXt).
+// A learned factor per feature: the layer scale after the branches of residual networks (Touvron et al. 2021,
+// Going deeper with Image Transformers, section 2; ConvNeXt).
 #include "models/layers/layer.h"
 
 namespace tandem::models {
 
 namespace {
 
-/// y = x w, broadcast. Backward-data: dy w. The gradient of w is dy x, written whole, and its sum over all
-/// else, as autograd makes it of a product that was broadcast.
+/// y = x w, broadcast. Backward-data: dy w. The gradient of w is dy x, written in full, and its sum over the
+/// rest, as autograd does for a broadcast product.
 Lowered scale(const LayerInput& in) {
   Lowered out;
   out.output = in.only(1);

@@ -35,7 +35,7 @@ std::size_t axis_of(const LayerInput& in, const Shape& shape) {
       in.attributes.integer("axis", 0, 0, static_cast<int64_t>(shape.size()) - 1));
 }
 
-/// [begin, end) of one axis: a view forward; backward writes its part into the input's gradient.
+/// [begin, end) of one axis: a view in forward; backward writes its part of the input's gradient.
 Lowered range(const LayerInput& in, std::size_t axis, int64_t begin, int64_t end) {
   Lowered out = view(in.shapes[0]);
   out.output[axis] = end - begin;
@@ -88,7 +88,7 @@ Lowered transpose(const LayerInput& in) {
   return out;
 }
 
-/// Along one axis every element moves on by `by` places, the last ones to the front: one copy each way.
+/// Along one axis every element moves by `by` places, the last ones to the front: one copy each way.
 Lowered roll(const LayerInput& in) {
   const Shape& shape = in.only(1);
   const int64_t size = shape[axis_of(in, shape)];

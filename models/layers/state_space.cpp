@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // State space models: a causal convolution over the last positions, a scan over all of them, and a gate.
-// Mamba-2 in chunks, as products of matrices (Dao and Gu 2024, arXiv 2405.21060, section 6); Mamba position
-// by position (Gu and Dao 2023, arXiv 2312.00752, section 3.3). Backward makes what lies between its input
-// and the scan's result again, as the authors' kernels do.
+// Mamba-2 in chunks, as matrix products (Dao and Gu 2024, arXiv 2405.21060, section 6); Mamba position by
+// position (Gu and Dao 2023, arXiv 2312.00752, section 3.3). Backward recomputes everything between its input
+// and the scan's result, as the authors' kernels do.
 #include <fmt/format.h>
 
 #include "models/layers/causal_conv.h"
@@ -33,7 +33,7 @@ struct Heads {
   int64_t mixed() const { return inner() + 2 * product({groups, state}); }  ///< x, B and C
 };
 
-/// Scores of positions of a chunk, what they give, what the chunk leaves, what chunks before it give.
+/// Scores of a chunk's positions, their results, the chunk's state, the earlier chunks' contribution.
 void add_chunks(const LayerInput& in, const Heads& h, Lowered& out) {
   const int64_t size = in.element_size(), chunks = up(h.time, h.chunk) / h.chunk,
                 all = product({in.batch, chunks, h.heads});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual streams beside each other (Xie et al. 2026, Manifold-Constrained Hyper-Connections, as DeepSeek-V4
-// has them): a layer reads a weighted sum of `streams` of them and its result is added to all, while they are
-// mixed by a matrix whose rows and columns sum to 1. The weights are made of the streams themselves, in fp32.
+// Parallel residual streams (Xie et al. 2026, Manifold-Constrained Hyper-Connections, as in DeepSeek-V4): a
+// layer reads a weighted sum of `streams` of them and its result is added to all, while they are mixed by a
+// matrix whose rows and columns sum to 1. The weights are computed from the streams themselves, in fp32.
 #include <fmt/format.h>
 
 #include "models/layers/layer.h"
@@ -11,7 +11,7 @@ namespace tandem::models {
 
 namespace {
 
-constexpr int64_t kWide = 4;  ///< bytes of an element of what makes the weights
+constexpr int64_t kWide = 4;  ///< bytes per element in computing the weights
 
 /// Of {time, streams x width}.
 int64_t streams_of(const LayerInput& in, const Shape& shape) {
@@ -21,8 +21,8 @@ int64_t streams_of(const LayerInput& in, const Shape& shape) {
   return streams;
 }
 
-/// The weighted sum: {time, width}. With "mixes" the weights of the result and of the mixture are made beside
-/// it, and brought to sums of 1 in so many rounds.
+/// The weighted sum: {time, width}. With "mixes" the weights of the result and of the mixture are computed
+/// too, and normalised in that many rounds.
 Lowered stream_read(const LayerInput& in) {
   const Shape& shape = in.only(2);
   const int64_t streams = streams_of(in, shape), width = shape[1],
@@ -52,7 +52,7 @@ Lowered stream_read(const LayerInput& in) {
   return out;
 }
 
-/// From a layer's result {time, width} and the streams that it read: the streams behind it.
+/// From a layer's result {time, width} and the streams that it read: the streams after it.
 Lowered stream_write(const LayerInput& in) {
   if (in.shapes.size() != 2) in.attributes.fail("takes what a layer made and the streams that it read");
   const Shape &made = in.shapes[0], &shape = in.shapes[1];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learned elements that a step holds, sums over devices and updates like all others, though its passes do
-// next to nothing with them: a token for masked patches, a pooling head beside the loss, a small network that
-// makes scores of distances.
+// Learned elements that a step holds, sums over devices and updates like all others, although its passes
+// hardly use them: a token for masked patches, a pooling head, a small network that scores distances.
 #include "models/layers/layer.h"
 
 namespace tandem::models {
@@ -21,7 +20,7 @@ Lowered weights(const LayerInput& in) {
 
 void register_weights(Registry<LayerType>& registry) {
   registry.add(
-      {"weights", "hands its input on, and has learned elements that its passes hardly use", weights});
+      {"weights", "passes its input on, and has learned elements that its passes hardly use", weights});
 }
 
 }  // namespace tandem::models

@@ -292,7 +292,7 @@ TEST(HfConfigs, WhatIsNotUnderstoodIsRefusedByName) {
       refusal(R"("architectures": ["JambleForCausalLM"])"),
       testing::AllOf(HasSubstr("config.json:1:"), HasSubstr("\"JambleForCausalLM\" is not understood"),
                      HasSubstr("types are: models/import/hf/types")));
-  EXPECT_THAT(refusal(R"("model_type": "gemma9_text")"), HasSubstr("Of a like name are: gemma, gemma2"));
+  EXPECT_THAT(refusal(R"("model_type": "gemma9_text")"), HasSubstr("Similar names: gemma, gemma2"));
   EXPECT_THAT(
       refusal(R"("model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 5,
                          "vocab_size": 10)"),

@@ -27,7 +27,7 @@ JsonWriter hf_from_several(const std::string& type, std::initializer_list<std::s
 
 namespace {
 
-/// `apart`: matrices in the library's code where they are not packed into one.
+/// `apart`: matrices in the library's code if they are not packed into one.
 JsonWriter hf_packed(JsonWriter layer, bool packed, int apart = 1) {
   if (packed) layer["packed"] = true;
   if (!packed && apart > 1) layer["apart"] = apart;
@@ -56,10 +56,10 @@ class Block {
   void gate_attention(const std::string& reads);
   std::string index(const std::string& queries, const std::string& reads);
   std::string streams_in(const std::string& from, const char* name);
-  /// Sums with the residual stream, or with all of them.
+  /// Adds to the residual stream, or to all of them.
   void sum(std::initializer_list<std::string> of, const char* name = nullptr);
   void add_per_layer();
-  /// Which of the model's parameters it is: of layers with a window, where these have their own.
+  /// Name of a model parameter, or of its variant for windowed layers.
   std::string own(const char* name) const {
     const bool other = std::string_view(name) == "heads"      ? d_.window_heads > 0
                        : std::string_view(name) == "kv_heads" ? d_.window_kv_heads > 0
@@ -90,7 +90,7 @@ void Block::norm(const std::string& name, const std::string& from) {
   add(std::move(out));
 }
 
-/// Without the sizes that only some have.
+/// Without sizes that only some models have.
 JsonWriter Block::attention(std::initializer_list<std::string> from) const {
   JsonWriter out = from.size() > 0 ? hf_from_several("attention", from) : JsonWriter{{"type", "attention"}};
   out["split"] = "heads";
@@ -135,7 +135,7 @@ void Block::attend(const std::string& reads) {
   add(std::move(out));
 }
 
-/// The indexer of an attention, which hands on what it names first.
+/// The indexer of an attention; it passes its first input on.
 std::string Block::index(const std::string& queries, const std::string& reads) {
   JsonWriter indexer = hf_from_several("indexer", {queries, reads});
   indexer["heads"] = d_.index_heads;
@@ -242,7 +242,7 @@ void Block::mix(const std::string& reads) {
   add_named(std::move(out), "mixer");
 }
 
-/// By the sigmoid of a product: a number of each feature, or of each head.
+/// Gated by the sigmoid of a product: one number per feature or per head.
 void Block::gate_attention(const std::string& reads) {
   const bool of_heads = d_.attention_gate == 2;
   layers_.back()["name"] = "attention";
@@ -304,7 +304,7 @@ JsonWriter Block::routed(std::initializer_list<std::string> from) const {
   return experts;
 }
 
-/// Gemma 4: a network beside the experts, which read and judge what it read before it was normed.
+/// Gemma 4: a network parallel to the experts, which read and route on its input before the norm.
 void Block::experts_beside(const std::string& reads) {
   dense("dense_", "=dense_feed", d_.feed_bias, reads);
   norm("dense_norm");
@@ -344,7 +344,7 @@ void Block::feed_forward(const std::string& reads) {
   dense("", (layer_.shares && d_.wide_shared ? "=2*" : "=") + feed, d_.feed_bias, reads);
 }
 
-/// What a layer reads of the streams that lie beside each other.
+/// What a layer reads from the parallel streams.
 std::string Block::streams_in(const std::string& from, const char* name) {
   if (d_.streams == 0) return from;
   add_named({{"type", "stream-read"}, {"from", from}, {"streams", d_.streams}}, name);
@@ -358,7 +358,7 @@ void Block::sum(std::initializer_list<std::string> of, const char* name) {
   add(std::move(out));
 }
 
-/// What the layer made gates what its words' own table has for it (Gemma 3n, Gemma 4).
+/// The layer's output gates the entry of its per-layer embedding table (Gemma 3n, Gemma 4).
 void Block::add_per_layer() {
   linear("per_layer_gate", "whole", "=per_layer", false, "made");
   activate("per_layer_activation");

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kFrom = "from a config.json of ", kHeadless = ", which has no output layer",
                            kTextPart = ": its text part; what sees or hears is left out";
 
-/// "meta-llama/Llama-2-7b-hf" -> "llama-2-7b-hf"; without a name the type's.
+/// "meta-llama/Llama-2-7b-hf" -> "llama-2-7b-hf"; the type's name if there is none.
 std::string name_of(const Json& config, const HfType& type) {
   const Json* given = config.find("_name_or_path");
   std::string text = given != nullptr && given->is_text() ? given->as_text() : "", out;
@@ -42,14 +42,13 @@ JsonWriter layers_document(HfLayers model, int sides) {
   return out;
 }
 
-/// What of the model is there, where it is not all.
+/// The part of the model that is read, if not all.
 std::string apart(const HfType& type, bool part) {
   return fmt::format("{}{}", part ? kTextPart : "", type.headless ? kHeadless : "");
 }
 
-/// The config of the part that reads and writes text: "text_config", or in older files all that is not of the
-/// other parts. Whether its output layer is tied the whole says; with "text_ties" of its row the text may,
-/// too.
+/// The config of the text part: "text_config", or in older files everything not of the other parts. The outer
+/// config says whether the output layer is tied; with "text_ties" in the row the text config may, too.
 Json text_part(const Json& config, const HfType& whole) {
   const Json* of = config.find("text_config");
   Json inner = of != nullptr ? *of : Json::make_object(config.place());
@@ -118,8 +117,7 @@ std::string hf_config_document(const Json& config) {
   const Json* text = hf_of_row(whole, "text");
   Json inner = config;
   HfType type = whole;
-  if (const Json* vision =
-          hf_of_row(whole, "vision")) {  // a classifier of pictures over one side of the model
+  if (const Json* vision = hf_of_row(whole, "vision")) {  // an image classifier on one side of the model
     const Json* of = config.find("vision_config");
     inner = of != nullptr && of->is_object() ? *of : Json::make_object(config.place());
     for (const char* key : {"id2label", "num_labels"}) {

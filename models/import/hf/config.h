@@ -12,19 +12,19 @@ namespace tandem::models {
 /// Whether a document is such a config: it names "architectures" or a "model_type", and no layers.
 bool is_hf_config(const Json& document);
 
-/// The model as the released checkpoint has it: the same parameters, in the same shapes. Its sequence length
-/// is the config's, at most 8,192 (parameters: "sequence"). Throws InputError that names an unknown
-/// architecture and the known ones, or what of a known one is not understood.
+/// The model of the released checkpoint: the same parameters in the same shapes. Its sequence length is the
+/// config's, at most 8,192 (parameters: "sequence"). Throws InputError that names an unknown architecture and
+/// the known ones, or what is not supported of a known one.
 Json model_of_hf_config(const Json& config);
 
-/// The text with null in place of Infinity, -Infinity and NaN, which Python's JSON writes. What follows a NaN
-/// on its line moves by a column.
+/// The text with null in place of Infinity, -Infinity and NaN, which Python's JSON writes. Text after a NaN
+/// moves by one column.
 std::string without_infinity(std::string_view text);
 
-/// Of the summary of such a model: what of the config's model it is not, "" where it is all of it.
+/// Reads from the summary of such a model which part of the config's model is left out; "" if none.
 std::string left_out_of_hf_config(const std::string& summary);
 
-/// Text of the same, indented, for a file of one's own.
+/// The same as indented text, for a model file.
 std::string hf_config_document(const Json& config);
 
 }  // namespace tandem::models

@@ -10,7 +10,7 @@ namespace tandem::models {
 
 namespace {
 
-/// What a block of this kind is called: what all layers have no name says.
+/// Name of a block of this kind; it leaves out what all layers share.
 std::string kind_of(const Decoder& d, const Decoder::Layer& layer) {
   const bool all_indexed =
       std::all_of(d.each.begin(), d.each.end(), [](const Decoder::Layer& each) { return each.indexed; });
@@ -28,7 +28,7 @@ std::string kind_of(const Decoder& d, const Decoder::Layer& layer) {
   return out.empty() ? "decoder" : out;
 }
 
-/// Layers of one kind that follow each other.
+/// Consecutive layers of one kind.
 using Runs = std::vector<std::pair<Decoder::Layer, int64_t>>;
 Runs runs_of(const Decoder& d) {
   Runs out;
@@ -39,7 +39,7 @@ Runs runs_of(const Decoder& d) {
   return out;
 }
 
-/// Whether there may be more or fewer of them by the parameter "layers": all alike, or dense ones first.
+/// Whether the parameter "layers" may change their number: all equal, or dense ones first.
 bool may_be_more(const Decoder& d, const Runs& runs) {
   if (d.per_layer > 0 || runs.size() > 2) return false;
   return runs.size() == 1 || (kind_of(d, runs[0].first) == "dense" && kind_of(d, runs[1].first) == "decoder");
@@ -73,7 +73,7 @@ void add_blocks(const Decoder& d, const Runs& runs, JsonWriter& layers, JsonWrit
   }
 }
 
-/// Of each layer's own table of words, and of the words themselves, what gates the layers (Gemma 4).
+/// The per-layer embedding tables, and the embedding itself, that gate the layers (Gemma 4).
 void add_per_layer_words(const Decoder& d, JsonWriter& layers) {
   layers.back()["name"] = "words";
   JsonWriter words = {{"type", "embedding"}, {"split", "vocabulary"}, {"from", "tokens"}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of models/import/hf/types and the fields of a config -> what tells the decoder apart.
+// A row of models/import/hf/types and the fields of a config -> a Decoder.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -108,7 +108,7 @@ constexpr Flag kFlags[] = {{"rotary", &Decoder::rotary},
                            {"mix_norms", &Decoder::mix_norms},
                            {"mix_bias", &Decoder::mix_bias}};
 
-/// Attention as the config wants it, or as the library runs it for the type.
+/// Attention as the config asks for it, or as the library runs it for the type.
 bool fused(const HfFields& fields, const HfType& type) {
   for (const char* key : {"_attn_implementation", "attn_implementation"}) {
     const Json* said = fields.find(key);
@@ -117,7 +117,7 @@ bool fused(const HfFields& fields, const HfType& type) {
   return type.library->text("attention", "sdpa") != "eager";
 }
 
-/// What the layers of a list are called: by the library, and in older files.
+/// Names of a list's layers: the library's, and those of older files.
 const std::map<std::string, Decoder::Layer, std::less<>>& kinds() {
   using L = Decoder::Layer;
   static const std::map<std::string, L, std::less<>> all{
@@ -141,7 +141,7 @@ const std::map<std::string, Decoder::Layer, std::less<>>& kinds() {
   return all;
 }
 
-/// Layers as the row's expressions of `i` have them; a list of the config that says so itself comes first.
+/// Layers by the row's expressions of `i`; a list in the config has precedence.
 class Each {
  public:
   Each(const HfFields& fields, const HfType& type, Decoder& decoder) : f_(fields), type_(type), d_(decoder) {}
@@ -150,7 +150,7 @@ class Each {
     auto& all = d_.each;
     all.resize(static_cast<std::size_t>(d_.layers));
     for (const char* key : {"mixed", "windowed", "dense", "indexed", "compressed", "shares"})
-      value(key, 0);  // so that their fields are known
+      value(key, 0);  // defines their fields
     read_kinds();
     if (flag("last_whole")) all.back().windowed = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -175,7 +175,7 @@ class Each {
   }
 
  private:
-  /// What stands in place of attention, and what attention sees.
+  /// What replaces attention, and what attention sees.
   void read_kinds() {
     auto& all = d_.each;
     const Json* letters = hf_spec(type_, "layer_pattern");
@@ -202,7 +202,7 @@ class Each {
     for (std::size_t i = 0; indexers != nullptr && i < all.size(); ++i)
       all[i].indexed = one_of(indexers->items()[i], {"full", "shared"}) == "full";
   }
-  /// Which layers have experts.
+  /// The layers with experts.
   void read_feeds() {
     auto& all = d_.each;
     if (const Json* names = list("mlp_layer_types", true)) {
@@ -216,7 +216,7 @@ class Each {
       for (Decoder::Layer& layer : all) layer.dense = true;
     mark("experts_at", [](Decoder::Layer& layer) { layer.dense = false; });
   }
-  /// A list of a number for each layer; those behind them are of layers that predict further words.
+  /// A list with a number per layer; further ones belong to layers that predict more words.
   template <typename Change>
   void numbers(const char* key, std::initializer_list<int64_t> known, Change change) {
     const Json* said = list(key, false);
@@ -230,7 +230,7 @@ class Each {
       change(d_.each[i], n);
     }
   }
-  /// Where the class does not read a list of 1 and 0, but has such layers.
+  /// If the class does not read a list of 1 and 0, but has such layers.
   template <typename Is>
   void agree(const char* key, Is is) {
     const Json* said = list(key, false);
@@ -240,8 +240,7 @@ class Each {
             fmt::format("\"{}\" has other layers so, and its class does not read this list", type_.name));
     });
   }
-  /// "per_layer_config" says what is otherwise in all layers without a window, or in all with one
-  /// (HfFields).
+  /// "per_layer_config" gives the differences of all layers without a window, or of all with one (HfFields).
   void check_per_layer() const {
     const Json *of = hf_spec(type_, "per_layer_config"), *given = f_.config().find("per_layer_config");
     if (of == nullptr || given == nullptr || !given->is_object()) return;
@@ -277,7 +276,7 @@ class Each {
     variables.set("i", static_cast<int64_t>(layer));
     return f_.whole(*spec, variables).value_or(0) != 0;
   }
-  /// The list of the field that the row names; null: not of the type, or left out.
+  /// The list in the field that the row names; null: the type has none, or it is missing.
   const Json* list(const char* key, bool of_layers) const {
     const Json* said = hf_spec(type_, key);
     const bool has = said != nullptr &&

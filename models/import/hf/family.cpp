@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of models/import/hf/types with "family": the model is that one of models/families, with parameters of
-// its own.
+// A row of models/import/hf/types with "family": that model of models/families with its own parameters.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -14,7 +13,7 @@ namespace {
 
 constexpr int64_t kLargest = 1'000'000'000;
 
-/// Attention as the config wants it, or as the library runs it for the type.
+/// Attention as the config asks for it, or as the library runs it for the type.
 bool fused_attention(const HfFields& fields, const HfType& type) {
   for (const char* key : {"_attn_implementation", "attn_implementation"}) {
     const Json* said = fields.find(key);
@@ -23,7 +22,8 @@ bool fused_attention(const HfFields& fields, const HfType& type) {
   return type.library->text("attention", "sdpa") != "eager";
 }
 
-/// The parameters of a family that hold an activation. "gated-gelu" of T5 is the gelu_new of a gated network.
+/// The parameters of a family that describe an activation. T5's "gated-gelu" is the gelu_new of a gated
+/// network.
 void add_activation(const HfFields& fields, const std::string& said, JsonWriter& out) {
   const bool gated = said.starts_with("gated-");
   const std::string name = said == "gated-gelu" ? "gelu_new" : gated ? said.substr(6) : said;
@@ -40,8 +40,8 @@ void add_activation(const HfFields& fields, const std::string& said, JsonWriter&
   out["kept"] = activation.kept;
 }
 
-/// "@field=text": whether it is that; "@field": whether it is there, true and not 0; "@100*field": so many
-/// times the number.
+/// "@field=text": whether it has that value; "@field": whether it is present, true and not 0; "@100*field": a
+/// multiple of the number.
 int64_t asked(const HfFields& fields, std::string_view spec) {
   const std::size_t equals = spec.find('='), times = spec.find('*');
   if (equals != std::string_view::npos) {
@@ -57,8 +57,7 @@ int64_t asked(const HfFields& fields, std::string_view spec) {
   return scaled ? std::llround(100 * number) : number != 0 ? 1 : 0;
 }
 
-/// Of "layer_types": every how manieth layer, the first one too, sees the whole sequence; the others a
-/// window.
+/// From "layer_types": every n-th layer, including the first, sees the whole sequence; the others a window.
 int64_t period_of(const HfFields& fields) {
   const Json* every = fields.find("global_attn_every_n_layers");
   const Json* types = fields.find("layer_types");
@@ -74,7 +73,7 @@ int64_t period_of(const HfFields& fields) {
   return static_cast<int64_t>(period);
 }
 
-/// Of T5's kind: "is_gated_act" where the config says it, else the name of the network.
+/// For T5-like types: "is_gated_act" of the config, else by the name of the network.
 bool gated_feed(const HfFields& fields) {
   for (const char* derived : {"is_gated_act", "dense_act_fn"}) fields.find(derived);
   const Json *gated = fields.config().find("is_gated_act"), *said = fields.find("feed_forward_proj");
@@ -82,7 +81,7 @@ bool gated_feed(const HfFields& fields) {
   return said != nullptr && said->as_text().starts_with("gated-");
 }
 
-/// Of T5's kind: Transformers 5 ties always, whatever its files say; older files say what checkpoints have.
+/// For T5-like types: Transformers 5 always ties, whatever files say; older files say what checkpoints have.
 bool tied_words(const HfFields& fields) {
   const Json *tied = fields.find("tie_word_embeddings"),
              *version = fields.config().find("transformers_version");
@@ -109,7 +108,7 @@ void add_parameter(const HfFields& fields, const HfType& type, const std::string
   }
 }
 
-/// What is otherwise with the class, by the longest ending that a row of the chain has for it; null: nothing.
+/// Changes for the class, by the longest matching ending in the chain of rows; null: none.
 const Json* task_of(const HfType& type) {
   for (const Json* row = type.row; row != nullptr; row = hf_like(*row)) {
     const Json* tasks = row->find("tasks");

@@ -12,10 +12,10 @@ namespace tandem::models {
 
 namespace {
 
-/// Different names of one thing, whatever the type calls it.
+/// Synonyms, whatever the type calls it.
 constexpr std::string_view kExperts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
 
-/// A field that is unknown to the library and has one of these in its name speaks of the model.
+/// An unknown field with one of these in its name describes the model.
 constexpr std::string_view kWords[] = {"expert", "layer",     "head",   "hidden", "dim",  "size",  "rank",
                                        "norm",   "bias",      "kernel", "state",  "mlp",  "ffn",   "moe",
                                        "attn",   "attention", "window", "mamba",  "conv", "block", "depth"};
@@ -54,7 +54,7 @@ bool same(const Json& a, const Json& b) {
   }
 }
 
-/// Null, false, 0, nothing in a list: what is not there cannot change a model.
+/// Null, false, 0, or a list of nothing: what is absent cannot change a model.
 bool is_nothing(const Json& value) {
   switch (value.kind()) {
     case Json::Kind::null:
@@ -82,7 +82,7 @@ const std::set<std::string, std::less<>>& ignored() {
   return all;
 }
 
-/// Layers that predict further words ("mtp_...") are no part of the library's classes.
+/// Layers that predict further words ("mtp_...") are not in the library's classes.
 bool without_effect(std::string_view name) {
   return ignored().count(name) > 0 || name.ends_with("_token_id") || name.starts_with("mtp_");
 }
@@ -177,14 +177,14 @@ void HfFields::read_config(const Json& object, const std::string& prefix) {
   }
 }
 
-/// What some layers have of their own, alike in all of them: "per_layer__head_dim".
+/// Overrides that are the same in all listed layers: "per_layer__head_dim".
 void HfFields::read_per_layer() {
   const Json* layers = config_.find("per_layer_config");
   if (layers == nullptr || !layers->is_object() || layers->members().empty()) return;
   const Json& first = layers->members().front().second;
   for (const auto& [index, fields] : layers->members()) {
     if (!same(first, fields))
-      fields.fail("what layers have of their own is understood where it is alike in all of them");
+      fields.fail("per-layer fields are understood if they are equal in all listed layers");
   }
   for (const auto& [key, value] : first.members()) {
     values_["per_layer__" + key] = &value;

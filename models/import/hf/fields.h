@@ -17,36 +17,36 @@ namespace tandem::models {
 /// How one type is read: its row of models/import/hf/types, and what the library says of it (classes.json).
 struct HfType {
   std::string name;               ///< "llama"
-  std::string reads;              ///< the class that the model is of: "LlamaForCausalLM"
-  const Json* row = nullptr;      ///< of the table
+  std::string reads;              ///< the class of the model: "LlamaForCausalLM"
+  const Json* row = nullptr;      ///< the type's row in the table
   const Json* library = nullptr;  ///< null: the library does not have the type
   bool headless = false;          ///< the bare class: no output layer
 };
 
-/// Of what "architectures" or "model_type" says. Throws InputError where it is not read, with the reason or
-/// the types that are.
+/// From "architectures" or "model_type". Throws InputError for unsupported types, with the reason or the
+/// supported types.
 HfType hf_type_of(const Json& config);
-/// The type of that name, of which a text model inside another one is.
+/// The type of that name, such as a text model inside another one.
 HfType hf_type_named(const std::string& name, const Json& where);
 
 /// Row of a type; null: none.
 const Json* hf_row(const std::string& name);
 /// The row that this one is "like"; null: none.
 const Json* hf_like(const Json& row);
-/// Of the type's row, or of a row that it is like; null: none has the key.
+/// From the type's row, or from rows that it is like; null: none has the key.
 const Json* hf_of_row(const HfType& type, const char* key);
 
-/// Fields of a config by the names of its type. What is left out is what the class takes for it. A *spec* of
-/// a row says how something is made of them: a number, true, "=expression" of fields, or a list of these, of
-/// which the first counts whose fields are there and not null. For one thread at a time.
+/// Fields of a config under the type's names. Missing fields have the class's defaults. A *spec* in a row
+/// says how a value is made of them: a number, true, "=expression" of fields, or a list of these, of which
+/// the first whose fields exist and are not null is used. For one thread at a time.
 class HfFields {
  public:
   HfFields(const Json& config, const HfType& type);
 
-  /// Nothing where a field that it needs is null or left out without a default.
+  /// Nothing if a field in it is null, or missing without a default.
   std::optional<int64_t> whole(const Json& spec) const { return whole(spec, variables_); }
   std::optional<int64_t> whole(const Json& spec, const Variables& variables) const;
-  /// As above within [low, high]; an error otherwise, that says what is missing or out of range.
+  /// As above within [low, high]; else an InputError says what is missing or out of range.
   int64_t whole(const Json& spec, int64_t low, int64_t high) const;
   /// "@field": its text; any other text: itself.
   std::string text(const Json& spec) const;

@@ -59,7 +59,7 @@ std::vector<std::string> read_by(const std::string& type, const Json& row) {
     out.push_back(library->at("classes").items()[i].as_text());
     if (row.find("text") == nullptr) break;  // of a model that also sees or hears: all
   }
-  // Tasks have classes of their own: "BertForTokenClassification".
+  // Tasks have their own classes: "BertForTokenClassification".
   for (const Json* of = &row; of != nullptr && !out.empty(); of = hf_like(*of)) {
     const Json* tasks = of->find("tasks");
     if (tasks == nullptr) continue;
@@ -72,7 +72,7 @@ std::vector<std::string> read_by(const std::string& type, const Json& row) {
   return out;
 }
 
-/// "LlamaModel" beside "LlamaForCausalLM".
+/// The class "LlamaModel" of a type with "LlamaForCausalLM".
 std::string bare_of(const std::string& type) {
   const Json* library = classes().find(type);
   if (library == nullptr) return "";
@@ -86,17 +86,17 @@ std::optional<HfType> as_read(const std::string& type, const std::string& name) 
   if (row == rows().end()) return std::nullopt;
   const auto names = read_by(type, row->second);
   if (names.empty() && row->second.find("refused") == nullptr)
-    return std::nullopt;  // only others are like it
+    return std::nullopt;  // other rows only refer to it
   const Json* library = library_of(type, row->second);
   const bool listed = std::find(names.begin(), names.end(), name) != names.end();
   if (!listed && !name.empty() && name != bare_of(type)) return std::nullopt;
   const std::string reads = !name.empty() ? name : names.empty() ? type : names[0];
   const bool alone =
-      row->second.find("classes") == nullptr && reads.ends_with("TextModel");  // of a larger model
+      row->second.find("classes") == nullptr && reads.ends_with("TextModel");  // part of a larger model
   return HfType{type, reads, &row->second, library, alone || (!listed && !name.empty())};
 }
 
-/// "gpt2" of "GPT2LMHeadModel": where several types have one class.
+/// "gpt2" of "GPT2LMHeadModel": for classes that several types share.
 bool named_after(const std::string& name, const std::string& type) {
   std::size_t at = 0;
   for (const char c : type) {
@@ -107,7 +107,7 @@ bool named_after(const std::string& name, const std::string& type) {
   return true;
 }
 
-/// Letters to change, add or take out (Levenshtein 1966).
+/// Edit distance (Levenshtein 1966).
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -123,8 +123,8 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-/// A name that is this one spelled otherwise; another model's is no help: "Llama" in front of "ForCausalLM"
-/// is the same.
+/// A name that is this one misspelled; other models do not count: the part before "ForCausalLM" must match
+/// exactly.
 std::string spelled_otherwise(const std::string& wrong, const std::vector<std::string>& names) {
   const auto plain = [](const std::string& text) {
     std::string out;
@@ -145,7 +145,7 @@ std::string spelled_otherwise(const std::string& wrong, const std::vector<std::s
   return "";
 }
 
-/// Up to six of the types whose names begin with the letters of this one: "gemma" of "gemma5_text".
+/// Up to six types whose names begin with the same letters: "gemma" of "gemma5_text".
 std::vector<std::string> of_like_name(std::string name, const std::vector<std::string>& types) {
   std::size_t letters = 0;
   while (letters < name.size() && std::isalpha(static_cast<unsigned char>(name[letters])) != 0) {
@@ -180,7 +180,7 @@ std::vector<std::string> of_like_name(std::string name, const std::vector<std::s
   const std::string near = spelled_otherwise(name, name == type ? types : names);
   const auto like = of_like_name(type.empty() ? stem_of(name) : type, types);
   std::string hint = fmt::format("{} types are: models/import/hf/types", types.size());
-  if (!like.empty()) hint = fmt::format("Of a like name are: {}", fmt::join(like, ", "));
+  if (!like.empty()) hint = fmt::format("Similar names: {}", fmt::join(like, ", "));
   if (!near.empty()) hint = fmt::format("Did you mean {}?", near);
   where.fail(fmt::format("architecture \"{}\" is not understood. {}", printable(name), hint));
 }
@@ -217,7 +217,7 @@ HfType hf_type_of(const Json& config) {
   if (found) {
     if (const Json* own = classes().find(of))
       found->library = own;
-    else if (!of.empty() && config.find("auto_map") == nullptr)  // which names code that has the type
+    else if (!of.empty() && config.find("auto_map") == nullptr)  // it names code with the type
       type->fail(fmt::format("model_type \"{}\" is unknown; the type of {} is \"{}\"", printable(of), name,
                              found->name));
     return checked(*found, where);
