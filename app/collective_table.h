@@ -13,15 +13,15 @@ namespace tandem::app {
 struct CollectiveLine {
   int64_t bytes = 0;
   double seconds = 0, algbw = 0, busbw = 0;  ///< bytes/s
-  double low = 0, high = 0;                  ///< seconds, 90 % interval; 0 where the library states none
-  double best = 0;                           ///< seconds that the links allow; 0 where no bound is known
+  double low = 0, high = 0;                  ///< seconds, 90 % interval; 0 if the library has none
+  double best = 0;                           ///< seconds that the links allow; 0 if no bound is known
   LinkCost::Choice choice;
-  std::string trunk;      ///< what limits it, where that is a link that several nodes share: "leaf0>spine1-0"
-  double trunk_busy = 0;  ///< share of the time that it is busy
+  std::string trunk;        ///< the limiting link, if several nodes share it: "leaf0>spine1-0"
+  double trunk_busy = 0;    ///< share of the time that it is busy
   int64_t trunk_nodes = 0;  ///< that share it
   double measured = 0;      ///< seconds; 0 = none
-  double plain = 0;         ///< seconds by interpolation of the calibrating sizes alone; 0 = none
-  double estimate = 0;      ///< seconds that the library itself expected there; 0 = none
+  double plain = 0;         ///< seconds by interpolation of the calibrating sizes only; 0 = none
+  double estimate = 0;      ///< seconds that the library itself expected; 0 = none
   bool calibrates = false;  ///< the measured figure went into the correction
 };
 
@@ -34,11 +34,11 @@ struct CollectiveRun {
   std::vector<CollectiveLine> lines;
 };
 
-/// Where all of it is wider than `columns` (0: no limit), without what csv has anyway.
+/// If it is wider than `columns` (0: no limit), without columns that csv has anyway.
 Table collective_table(const CollectiveRun& run, int columns);
-/// Plain numbers under the names of the JSON document; of several runs with their kind and devices.
+/// Plain numbers under the names of the JSON document; several runs have their kind and device count.
 std::string collective_csv(const std::vector<CollectiveRun>& runs);
-/// What the figures rest on and, with measured ones, how far off they are.
+/// Where the figures come from and, with measured ones, their errors.
 std::string collective_remarks(const CollectiveRun& run);
 /// {"schema": "tandem-collective-1", ...}; of several runs {"schema": "tandem-collectives-1", "runs": [...]}.
 std::string collective_json(const std::vector<CollectiveRun>& runs);

@@ -21,11 +21,11 @@ struct ImportFile {
 
 struct ImportKind {
   std::string_view name, summary;
-  /// Whether a text looks like this kind: decides where the command line names none, and lets the message for
-  /// a wrong kind name the right one. Never throws; reads a prefix only.
+  /// Whether a text looks like this kind: chooses the kind if the command line names none, and lets the
+  /// message about a wrong kind name the right one. Never throws; reads only a prefix.
   bool (*recognises)(std::string_view text);
-  /// Takes all files of the command line whose kinds share this function (sources of one machine), puts the
-  /// result (put_result) and returns the exit code. Throws InputError.
+  /// Reads all files whose kinds share this function (sources of one machine), puts the result (put_result)
+  /// and returns the exit code. Throws InputError.
   int (*run)(const Arguments& arguments, const std::vector<ImportFile>& files);
   std::vector<Option> flags;  ///< besides --out and --quiet; kinds may share one of the same name
 };

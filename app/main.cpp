@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program: finds the verb, runs it, turns what went wrong into one line and an exit code (CONTRACT of
-// the command line: docs/exit-codes.md).
+// The program: finds the verb, runs it, turns failures into one line and an exit code (CONTRACT of the
+// command line: docs/exit-codes.md).
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -87,7 +87,7 @@ int run(const std::vector<std::string>& words) {
 }  // namespace tandem::app
 
 int main(int argc, char** argv) {
-  // Nothing is half-done at any moment (files are renamed into place), so an interrupt may end it at once.
+  // Files are renamed into place, so nothing is ever half-done and an interrupt may end it at once.
   std::signal(SIGINT, [](int) { _exit(130); });
   std::signal(SIGTERM, [](int) { _exit(143); });
   std::signal(SIGPIPE, SIG_IGN);  // write_stdout() sees EPIPE instead, and children get the default back

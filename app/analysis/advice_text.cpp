@@ -24,12 +24,12 @@ std::string memory_cell(const MemoryUse& m) {
   return fmt::format("{:.1f} of {:.3g} GiB", gib(m.needed()), gib(m.capacity));
 }
 
-/// "4 x 16": samples in a pass, and passes of a step.
+/// "4 x 16": samples per pass, and passes per step.
 std::string batch_cell(const Candidate& c) {
   return c.micro_batches == 1 ? std::to_string(c.batch) : fmt::format("{} x {}", c.batch, c.micro_batches);
 }
 
-/// "compute 71 %, bubble 12 %, communication 9 %": what takes a hundredth of a step and more.
+/// "compute 71 %, bubble 12 %, communication 9 %": everything that takes at least 1 % of a step.
 std::string time_cell(const TimeShare& t) {
   std::vector<std::pair<double, const char*>> shares = {
       {t.compute, "compute"}, {t.launch, "launch"}, {t.exposed_communication, "communication"},
@@ -44,7 +44,7 @@ std::string time_cell(const TimeShare& t) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-/// Kinds of the links that neighbours of a node cross to each other: "nvlink", "pcie and socket".
+/// Kinds of links between neighbouring devices of a node: "nvlink", "pcie and socket".
 std::string links_between(const System& system, int64_t devices) {
   std::vector<std::string> kinds;
   for (int64_t i = 1; i < devices; ++i) {
@@ -62,7 +62,7 @@ std::string sharding_words(int64_t sharding) {
                          : "parameters, gradients and optimiser state";
 }
 
-/// What a step spends on communication that nothing hides, the most of it first.
+/// The exposed communication of a step, largest part first.
 std::string communication_words(const Report& r) {
   const double share = r.time_share.exposed_communication;
   if (share < 0.005) return "communication is hidden by compute";
@@ -99,7 +99,7 @@ Table choices_table(const Advice& advice) {
   return table;
 }
 
-/// What became of a scheme that has no choice in the table; "" of one that has.
+/// What became of a scheme without a choice in the table; "" for one with a choice.
 std::string outcome_text(const Outcome& o, std::size_t family, const Advice& advice) {
   for (const Choice& c : advice.ranked) {
     if (c.candidate.family == family) return "";
@@ -113,7 +113,7 @@ std::string outcome_text(const Outcome& o, std::size_t family, const Advice& adv
                                             : fmt::format(", but then {} of the host's {}",
                                                           to_text(o.host.needed), to_text(o.host.capacity)));
   return fmt::format("{}: {}", o.scheme,
-                     o.refusal.empty() ? "no way with so many samples in a step" : o.refusal);
+                     o.refusal.empty() ? "no candidate with that many samples in a step" : o.refusal);
 }
 
 std::string inexact_text(const Space& space) {
@@ -123,12 +123,12 @@ std::string inexact_text(const Space& space) {
   }
   if (names.empty()) return "";
   return fmt::format(
-      "{} {} not learn what one worker learns with the whole batch: stale or averaged updates may need more "
-      "samples to the same loss, so that samples/s alone do not tell which is better.\n",
-      fmt::join(names, ", "), names.size() == 1 ? "does" : "do");
+      "{} {} not equivalent to one worker with the whole batch: stale or averaged updates may need more "
+      "samples to the same loss, so samples/s alone do not tell which is better.\n",
+      fmt::join(names, ", "), names.size() == 1 ? "is" : "are");
 }
 
-/// Why not all devices are used.
+/// Why some devices are unused.
 std::string idle_devices(const Candidate& c, const Space& space) {
   const int64_t held = std::max<int64_t>(1, c.devices / c.replicas), replicas = space.devices / held;
   if (space.devices % held == 0 && space.samples % replicas == 0)
@@ -152,7 +152,7 @@ std::string aims_lines(const Advice& advice) {
   return out;
 }
 
-/// What more samples in a step would give.
+/// The effect of more samples per step.
 std::string larger_text(const Advice& advice, const Space& space) {
   if (!advice.larger) return "";
   const Advice::Larger& l = *advice.larger;
@@ -165,7 +165,7 @@ std::string larger_text(const Advice& advice, const Space& space) {
       l.devices, l.devices == 1 ? "" : "s");
 }
 
-/// Schemes that were not asked for and are nowhere near are no news.
+/// Schemes that were not asked for and are far slower are not mentioned.
 bool worth_a_line(const Outcome& o, const Advice& advice, const Space& space) {
   if (space.schemes != exact_schemes()) return true;
   return std::max(o.rate, o.at_most) >= 0.5 * advice.ranked[0].report.samples_per_second;
@@ -190,7 +190,7 @@ std::vector<std::string> reasons(const Choice& choice, const AdviceContext& cont
     out.push_back(fmt::format("pipeline {} with {} micro-batch{}{}: its bubble is {} of a step", c.pipeline,
                               c.micro_batches, c.micro_batches == 1 ? "" : "es",
                               c.chunks > 1    ? fmt::format(" and {} chunks a stage", c.chunks)
-                              : c.zero_bubble ? ", gradients of weights put off into its gaps"
+                              : c.zero_bubble ? ", weight gradients delayed into its gaps"
                                               : "",
                               of_step(r.time_share.bubble)));
   if (c.expert > 1) out.push_back(fmt::format("experts are dealt over {} devices", c.expert));

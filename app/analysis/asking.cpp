@@ -47,8 +47,8 @@ Hooks hooks(const Arguments& arguments) {
 
 Option question_flag() {
   return {"question", "FILE",
-          "asks what a question or a report holds (every report carries its question). Options given besides "
-          "win, --set after the file's; an empty value takes an option of the file away"};
+          "ask the question in this file, or of a report (every report has its question). Options on the "
+          "command line win, --set after the file's; an empty value removes an option of the file"};
 }
 
 Question read_question(const Arguments& arguments) {
@@ -58,9 +58,8 @@ Question read_question(const Arguments& arguments) {
   for (const Option& option : question_options()) {
     if (!arguments.has(option.name)) continue;
     std::vector<std::string> own = arguments.all(option.name);
-    if (option.kind() != Option::Kind::given && own == std::vector<std::string>{""})
-      own.clear();               // taken away
-    if (option.name == "set") {  // in order: the later wins
+    if (option.kind() != Option::Kind::given && own == std::vector<std::string>{""}) own.clear();  // removed
+    if (option.name == "set") {  // in order: later ones win
       const std::vector<std::string> before = values.all("set");
       own.insert(own.begin(), before.begin(), before.end());
     }

@@ -6,14 +6,14 @@
 
 namespace tandem::app {
 
-/// Data is opened by the executor's readers, profiles by calibration's; remarks go to stderr unless --quiet.
+/// Data is opened by the executor's readers, profiles by calibration's; notes go to stderr unless --quiet.
 Hooks hooks(const Arguments& arguments);
 
 /// --question FILE with its help.
 Option question_flag();
 
-/// What the options ask; where --question is given, what its file asks, with the options given besides in
-/// place of the file's. Throws InputError and UsageError.
+/// The question of the options; with --question FILE that of the file, with other given options replacing the
+/// file's. Throws InputError and UsageError.
 Question read_question(const Arguments& arguments);
 
 }  // namespace tandem::app

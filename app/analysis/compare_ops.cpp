@@ -15,13 +15,13 @@ namespace tandem::app {
 
 namespace {
 
-constexpr std::string_view kWaiting = "waiting";  // for others, apart from the lane where that happens
+constexpr std::string_view kWaiting = "waiting";  // for others, listed apart from the lane that waits
 constexpr std::string_view kLaneNames[] = {"compute", "comm", kWaiting, "copy", "host", "offload", "reload"};
 
 using Seconds = std::map<std::pair<std::string, std::string>, double>;
 using Stretches = std::vector<std::pair<double, double>>;
 
-/// Seconds that some stretch covers.
+/// Seconds covered by any stretch.
 double covered(Stretches all) {
   std::sort(all.begin(), all.end());
   double out = 0, until = -INFINITY;
@@ -32,13 +32,13 @@ double covered(Stretches all) {
   return out;
 }
 
-/// What a key took in the iterations of workers that have it.
+/// Time of a key in the iterations of workers that have it.
 struct Part {
   double seconds = 0;
   std::set<std::pair<uint32_t, uint32_t>> runs;  ///< (instance, iteration)
 };
 
-/// Iterations from one average of models to the next, of which a timeline may show only those with one.
+/// Iterations between averages of models; a timeline may show only those with one.
 int64_t period(const Report& report) {
   const std::string every = report_input(report, "scheme.every");
   int64_t out = 1;
@@ -46,8 +46,8 @@ int64_t period(const Report& report) {
   return std::max<int64_t>(1, out);
 }
 
-/// Seconds of each (lane, label) per worker and iteration. A lane waits where some of its ops do and none
-/// runs: ops that are ready together wait together.
+/// Seconds of each (lane, label) per worker and iteration. A lane waits while some of its ops wait and none
+/// runs; simultaneous waits count once.
 Seconds per_iteration(const Report& report) {
   std::map<std::pair<std::string, std::string>, Part> parts;
   std::set<std::pair<uint32_t, uint32_t>> runs;

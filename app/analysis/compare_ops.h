@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Where two reports disagree: their timelines laid side by side, op by op and lane by lane.
+// Where two reports disagree: their timelines compared op by op and lane by lane.
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace tandem::app {
 
-/// Mean over the workers and iterations of a timeline, per iteration of one worker. An op that one side lacks
+/// Mean over the workers and iterations of a timeline, per iteration of one worker. An op missing on one side
 /// takes no time there.
 struct OpPair {
   std::string lane, label;  ///< label empty: the whole lane
@@ -19,11 +19,11 @@ struct OpPair {
 };
 
 struct OpComparison {
-  std::vector<OpPair> ops;    ///< largest difference first, whichever its sign; without the host lane's waits
-  std::vector<OpPair> lanes;  ///< in the lanes' order
+  std::vector<OpPair> ops;    ///< largest absolute difference first; without the host lane's waits
+  std::vector<OpPair> lanes;  ///< in the order of the lanes
 };
 
-/// Empty when either timeline is. Only what workers do is compared: servers' rows carry other names.
+/// Empty if either timeline is. Compares only workers; servers' rows have other names.
 OpComparison compare_ops(const Report& a, const Report& b);
 
 /// One row per op or lane; `names`: of the two sides, such as "predicted" and "executed".

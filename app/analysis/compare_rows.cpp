@@ -58,7 +58,7 @@ std::string seconds_to_target(const Report& r) {
   return r.progress && r.progress->seconds ? fmt::format("{:.9g}", *r.progress->seconds) : "";
 }
 
-/// A row of csv: what a side that does not fit lacks stays empty.
+/// A row of csv; fields of a side that does not fit are empty.
 NamedCells csv_row(const ReportPair& pair) {
   const Report &x = pair.a, &y = pair.b;
   const bool both = x.fits && y.fits;
@@ -197,7 +197,7 @@ std::string compare_json(const std::vector<ReportPair>& pairs, const Names& name
 
 namespace {
 
-/// B's samples/s over A's; nothing where one of them does not hold the model, or A is not there.
+/// B's samples/s relative to A's; nothing if one does not hold the model, or A is missing.
 std::optional<double> over_base(const OfSeveral& row) {
   if (row.base == nullptr || !row.base->fits || !row.report.fits) return std::nullopt;
   return row.report.samples_per_second / row.base->samples_per_second;

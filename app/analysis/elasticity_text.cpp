@@ -78,7 +78,7 @@ std::string elasticities_as(const Question& q, const std::vector<Elasticity>& al
                             int width) {
   if (format == "json") return json_of(q, all);
   if (format == "csv") return csv_of(q, all);
-  std::vector<std::size_t> held;  // by the devices of these counts
+  std::vector<std::size_t> held;  // for the devices of these counts
   std::string missing, tables;
   for (std::size_t i = 0; i < q.devices.size(); ++i) {
     if (all[0].at[i])
@@ -94,8 +94,8 @@ std::string elasticities_as(const Question& q, const std::vector<Elasticity>& al
   }
   return tables + missing +
          "d log(samples/s) / d log(resource): 0.300 means that 1 % more of it gives 0.30 % more "
-         "samples/s.\nUnlimited: what as good as endless of it would give. Where that is little, the figure "
-         "beside it is true of the next per cent only.\nlaunch: the host's work for a step. server: "
+         "samples/s.\nUnlimited: the gain from practically infinite capacity. If that is small, the "
+         "elasticity holds only for the next per cent.\nlaunch: the host's work for a step. server: "
          "processors of servers. latency: of messages and collectives, besides their bytes. library: what a "
          "collective library's kernels move between devices of a node, where links carry more. threads: of "
          "network libraries, between nodes." +

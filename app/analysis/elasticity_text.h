@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Elasticities as people and scripts read them.
+// Elasticities as text and data.
 #include <string>
 #include <vector>
 
@@ -8,9 +8,8 @@
 
 namespace tandem::app {
 
-/// As text and Markdown two columns per device count that holds the model, as csv a row per resource and
-/// count, or JSON
-/// ("tandem-elasticities-1"). Text stays within `columns` (0: no limit).
+/// As text and Markdown two columns per device count that holds the model, as csv one row per resource and
+/// count, or JSON ("tandem-elasticities-1"). Text stays within `columns` (0: no limit).
 std::string elasticities_as(const Question& question, const std::vector<Elasticity>& all,
                             const std::string& format, int columns);
 

@@ -11,12 +11,12 @@ namespace {
 
 constexpr const char* kBoard[] = {"without", "swap", "with-bridges", "place"};
 
-bool of_all(std::string_view flag) {  // alike on all sides
+bool of_all(std::string_view flag) {  // the same on all sides
   return flag == "model" || flag == "system" || flag == "format" || flag == "out" || flag == "quiet" ||
          flag == "anchor" || flag == "collective-profile" || flag == "set-b";
 }
 
-/// A value and of whom it is said, 0: of all.
+/// A value and the side it applies to, 0: all.
 struct Said {
   char whom = 0;
   std::string value;
@@ -37,14 +37,14 @@ std::vector<Said> all_said(const Arguments& arguments, std::string_view option, 
   return out;
 }
 
-/// The later wins; what is removed adds up.
+/// Later ones win; removals accumulate.
 void add_change(System::Sets& sets, const std::pair<std::string, std::string>& change) {
   if (change.first != "without")
     std::erase_if(sets, [&](const auto& set) { return set.first == change.first; });
   sets.push_back(change);
 }
 
-/// --place is a choice of devices on all sides, unless nothing else tells the sides apart.
+/// --place chooses devices on all sides, unless it is the only difference.
 bool place_of_all(const Arguments& arguments) {
   for (const char* option : {"without", "swap", "with-bridges", "set-b"}) {
     if (arguments.has(option)) return true;
@@ -54,7 +54,7 @@ bool place_of_all(const Arguments& arguments) {
 
 void add_changes(const Arguments& arguments, std::vector<Side>& sides) {
   const bool alone = arguments.words().size() == 1;
-  /// `whom`: who is meant where the value does not say; 0: all.
+  /// `whom`: the side if the value names none; 0: all.
   const auto add = [&](const char* option, char whom, const auto& read) {
     for (const Said& said : all_said(arguments, option, sides.size())) {
       const char meant = said.whom != 0 ? said.whom : whom;
@@ -71,7 +71,7 @@ void add_changes(const Arguments& arguments, std::vector<Side>& sides) {
   add("set-b", 'B', [](const std::string& text) { return read_set(text, "set-b"); });
 }
 
-/// The options of predict, those said of this side before those said of all.
+/// The options of predict, this side's before those of all.
 Arguments own_arguments(const Arguments& arguments, char letter, std::size_t sides) {
   Arguments out = arguments;
   for (const Option& flag : question_options()) {
@@ -125,13 +125,14 @@ std::vector<Side> read_sides(const Arguments& arguments) {
   add_changes(arguments, out);
   if (alone && same(out[0], out[1]))
     throw UsageError(
-        "one system is compared with itself changed: --without, --with-bridges, --swap, --place or --set-b "
-        "says how, or an option of B's, --scheme B:horovod; or name a second system");
+        "one system is compared with a changed version: give --without, --with-bridges, --swap, --place or "
+        "--set-b, or an option of B's such as --scheme B:horovod; or name a second system");
   for (std::size_t i = 1; i < out.size(); ++i) {
     if (!out[i].sets.empty() && same(out[0], out[i]) && !arguments.has("set"))
-      throw UsageError(fmt::format(
-          "{} is the same as A, changes and all: say of whom they are, for example --swap {}:device=rtx-4090",
-          out[i].letter, out[i].letter));
+      throw UsageError(
+          fmt::format("{} is the same as A with all changes: say to which side they apply, for example "
+                      "--swap {}:device=rtx-4090",
+                      out[i].letter, out[i].letter));
   }
   return out;
 }

@@ -68,7 +68,7 @@ pid_t spawn(const std::vector<std::string>& argv, Pipe& in, Pipe& out, Pipe& err
   return pid;
 }
 
-/// Reads what is there into `text`; closes the pipe's end at its end.
+/// Reads what is available into `text`; closes the pipe at its end.
 void drain(Pipe& pipe, std::string& text) {
   char buffer[16384];
   const ssize_t got = read(pipe.ends[0], buffer, sizeof buffer);

@@ -11,17 +11,17 @@
 namespace tandem::app {
 
 struct ChildResult {
-  int status = 0;  ///< exit code; 128 + signal when killed
+  int status = 0;  ///< exit code; 128 + signal if killed
   bool timed_out = false;
-  std::string out, err;  ///< what it wrote, each cut at 64 MiB
+  std::string out, err;  ///< what it wrote, at most 64 MiB each
 };
 
-/// Of a child that draws: a busy machine makes it many times slower.
+/// For children that draw: generous, since a busy machine slows them many times.
 inline constexpr std::chrono::seconds kMostSeconds{600};
 
-/// Starts argv[0] (found on PATH) with `input` on its stdin and waits. Killed after `limit`.
-/// Throws DeviceError when the system refuses a process, InputError when the program is not installed;
-/// `package` is what the message tells to install.
+/// Starts argv[0] (found on PATH) with `input` on its stdin, and waits. Kills it after `limit`. Throws
+/// DeviceError if the system refuses a process, InputError if the program is not installed; the message says
+/// to install `package`.
 ChildResult run_child(const std::vector<std::string>& argv, std::string_view input, std::string_view package,
                       std::chrono::seconds limit = kMostSeconds);
 

@@ -43,7 +43,7 @@ po::options_description describe(const Verb& verb) {
 
 constexpr std::size_t kOptionWidth = 26;
 
-/// Commands, one a line, broken as a shell takes them.
+/// Commands, one per line, wrapped as a shell accepts them.
 std::string shell_lines(std::string_view text, int columns) {
   std::string out;
   for (const std::string& command : split(text, '\n')) {
@@ -55,7 +55,7 @@ std::string shell_lines(std::string_view text, int columns) {
   return out;
 }
 
-/// `words` with options under their names of today.
+/// `words` with options under their current names.
 std::vector<std::string> renamed(const Verb& verb, std::vector<std::string> words) {
   for (std::string& word : words) {
     for (const Option& f : verb.flags) {

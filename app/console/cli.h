@@ -23,27 +23,27 @@ struct Verb {
   std::size_t least_words = 0, most_words = 0;  ///< positional arguments
   /// Returns the exit code; throws UsageError, InputError, DeviceError.
   int (*run)(const Arguments&) = nullptr;
-  /// Paragraphs and examples below the options of --help; may be empty.
+  /// Paragraphs and examples after the options in --help; may be empty.
   std::string_view details{};
-  bool unchecked = false;  ///< takes any option and word (verbs that only say that they are not there yet)
+  bool unchecked = false;  ///< accepts any option and word (for verbs that only report that they are missing)
 };
 
 /// Generated from the list in app/CMakeLists.txt.
 const Registry<Verb>& verbs_registry();
 
-/// What stood on the command line of a verb. Unknown options, missing values and surplus words have been
-/// refused. Immutable once made: any thread may read it.
+/// The parsed command line of a verb, without unknown options, missing values or surplus words. Immutable
+/// once made: any thread may read it.
 class Arguments : public Values {
  public:
   Arguments() = default;
-  /// With other options than those of a command line.
+  /// From options that do not come from a command line.
   Arguments(Values values, std::vector<std::string> words)
       : Values(std::move(values)), words_(std::move(words)) {}
   /// `words`: everything after the verb.
   static Arguments parse(const Verb& verb, const std::vector<std::string>& words);
 
   const std::vector<std::string>& words() const { return words_; }
-  /// The same with other values of an option; without any, without it.
+  /// The same with other values of one option, or without it if there are none.
   Arguments replaced(std::string_view name, std::vector<std::string> values) const;
 
  private:

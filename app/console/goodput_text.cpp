@@ -38,9 +38,9 @@ std::string times_text(const Goodput& g) {
 
 std::string away_text(const Report& r, const Goodput& g) {
   if (!(g.repair > 0)) return "";
-  std::string out = fmt::format("A failed node is away for {} in the mean", seconds_text(g.repair));
+  std::string out = fmt::format("A failed node is down for {} on average", seconds_text(g.repair));
   if (g.fewer_devices > 0)
-    out += fmt::format("; one node less would give {} samples/s ({} devices, {:+.1f} %)",
+    out += fmt::format("; one node fewer would give {} samples/s ({} devices, {:+.1f} %)",
                        grouped(g.fewer_samples_per_second), g.fewer_devices,
                        100 * (g.fewer_samples_per_second / r.samples_per_second - 1));
   out += fmt::format(". Goodput {} is {}", way_about_failures(g.spares, g.elastic), percent(g.share));
@@ -52,7 +52,7 @@ std::string away_text(const Report& r, const Goodput& g) {
 }  // namespace
 
 std::string way_about_failures(int64_t spares, bool elastic) {
-  if (spares == 0) return elastic ? "going on with fewer nodes" : "waiting for it";
+  if (spares == 0) return elastic ? "continuing with fewer nodes" : "waiting for it";
   return fmt::format("with {}{}", plural(spares, "spare"), elastic ? ", then fewer nodes" : "");
 }
 
@@ -65,8 +65,8 @@ std::string goodput_lines(const Report& r) {
   if (!r.goodput) return "";
   const Goodput& g = *r.goodput;
   return fmt::format(
-      "Failures of {} come every {} in the mean. {}\nGoodput {}: of the time {} are lost to {}. Events say "
-      "{}.\n{}",
+      "With {} a failure occurs every {} on average. {}\nGoodput {}: of the time {} are lost to {}. "
+      "Simulated failures give {}.\n{}",
       plural(r.devices, "device"), seconds_text(g.mtbf), checkpoints_text(g), percent(g.share),
       percent(1 - g.share), times_text(g), percent(g.share_by_events), away_text(r, g));
 }

@@ -5,7 +5,7 @@
 
 namespace tandem::app {
 
-/// From now on SIGINT and SIGTERM end the program at once, with a word on stderr. Call once, first.
+/// From now on SIGINT and SIGTERM end the program at once, with a message on stderr. Call once, first.
 void say_interrupts();
 
 /// From now on the first SIGINT or SIGTERM sets `interrupted`; the second ends the program at once. Call

@@ -11,7 +11,7 @@ namespace tandem::app {
 
 namespace {
 
-constexpr int kColumns = 70;  ///< of text that roff leaves as it is
+constexpr int kColumns = 70;  ///< of text that roff leaves unchanged
 
 /// As roff prints it: no escapes, no requests at the beginning of a line, hyphens that can be copied.
 std::string roff(std::string_view text) {

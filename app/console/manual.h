@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What an installation offers beside the program, made from the table of verbs.
+// The manual page and the completion of an installation, made from the table of verbs.
 #include <string>
 
 #include "base/rooms.h"

@@ -18,7 +18,7 @@ namespace tandem::app {
 
 namespace {
 
-/// A page or a document in a file that its name calls a picture would open nowhere.
+/// Text in a file named like a picture would not open anywhere.
 void refuse_picture_name(const std::string& path) {
   const std::string end = std::filesystem::path(path).extension().string();
   for (const char* picture : {".png", ".svg", ".pdf", ".ps", ".eps", ".jpg", ".jpeg"}) {
@@ -87,7 +87,7 @@ void note(const Arguments& arguments, std::string_view text) {
   if (arguments.has("quiet")) return;
   const bool terminal = isatty(STDERR_FILENO) != 0;
   const std::string line = fmt::format("tandem: {}", text);
-  // The line of a Progress that may stand there is overwritten.
+  // Overwrites a line that a Progress may have left.
   fmt::print(stderr, "{}{}\n", terminal ? "\r\x1b[K" : "",
              terminal ? wrapped(line, columns_of(STDERR_FILENO)) : line);
 }
@@ -134,7 +134,7 @@ void Progress::tell() {
 }
 
 Option format_flag() { return {"format", "FORMAT", "text (default), json, csv or md"}; }
-Option out_flag() { return {"out", "FILE", "write the result there instead of to stdout"}; }
+Option out_flag() { return {"out", "FILE", "write the result to this file instead of stdout"}; }
 Option no_timeline_flag() {
   return {"no-timeline", "", "leave the timeline out of JSON, most of a report's size"};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Where words go: the result to stdout or --out, everything else to stderr.
+// Where output goes: the result to stdout or --out, everything else to stderr.
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -12,36 +12,35 @@
 
 namespace tandem::app {
 
-/// Writes all of `text` to stdout. A reader that has gone away ends the program quietly (status 141, as a
-/// shell shows it); any other failure, such as a full disk, is an InputError.
+/// Writes all of `text` to stdout. If the reader has closed the pipe the program ends quietly (status 141, as
+/// a shell shows it); any other failure, such as a full disk, is an InputError.
 void write_stdout(std::string_view text);
 
 /// Writes the result of a verb to --out when given, else to stdout; ends it with a newline.
 void put_result(const Arguments& arguments, std::string text);
 
-/// How wide a line of the result may be: what the terminal takes (app/console/terminal.h), no limit with
-/// --out.
+/// The width of the result's lines: the terminal's (app/console/terminal.h), no limit with --out.
 int result_columns(const Arguments& arguments);
 
-/// How wide a page of help is: as the terminal, at most 100, 80 where there is none.
+/// The width of a help page: the terminal's, at most 100; 80 without a terminal.
 int help_columns();
 
-/// put_result() of a page for people: where --format is text, lines too long for result_columns() are broken
-/// between words.
+/// put_result() of a page of text: with --format text, lines too long for result_columns() are broken between
+/// words.
 void put_page(const Arguments& arguments, std::string text);
 
-/// For verbs that compute long: refuses an --out whose folder does not exist before the work begins.
+/// For long computations: refuses an --out whose folder does not exist before the work begins.
 void check_out(const Arguments& arguments);
 
-/// A remark for a person on stderr, "tandem: ...", unless --quiet.
+/// A note to the user on stderr, "tandem: ...", unless --quiet.
 void note(const Arguments& arguments, std::string_view text);
 
 /// True when stderr is a terminal that takes colour: NO_COLOR unset, TERM not "dumb".
 bool colour_allowed();
 
-/// What is being done, on stderr unless --quiet: on a terminal a line that overwrites itself, cut to its
-/// width; elsewhere nothing for half a minute, then a line as often, so that a log tells a long run from a
-/// dead one. Any thread may call show().
+/// The current activity, on stderr unless --quiet: on a terminal a line that overwrites itself, cut to its
+/// width; elsewhere a line every half minute, so that a log tells a long run from a dead one. Any thread may
+/// call show().
 class Progress {
  public:
   explicit Progress(const Arguments& arguments, std::chrono::milliseconds every = std::chrono::seconds(30));

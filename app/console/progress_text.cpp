@@ -28,7 +28,7 @@ std::string target_text(const TrainingProgress& p) {
   return "";
 }
 
-/// "3.2 h", of whatever length up to that of times that options take.
+/// "3.2 h"; any length up to the longest time that options accept.
 std::string duration_text(double seconds) {
   constexpr double kHour = 3600, kDay = 24 * kHour;
   if (seconds < 120) return fmt::format("{:.3g} s", seconds);
@@ -59,7 +59,7 @@ std::string way_text(const TrainingProgress& p) {
   return out;
 }
 
-/// How long it takes with what else could be done about failed nodes.
+/// The time with each alternative for failed nodes.
 std::string otherwise_line(const Report& r) {
   if (!r.goodput || !r.progress->seconds || !r.progress->goodput) return "";
   std::vector<std::string> ways;
@@ -75,7 +75,7 @@ std::string target_line(const TrainingProgress& p) {
   return fmt::format("{}: {}; {}.\n", target_text(p), needed_text(p), way_text(p));
 }
 
-/// What is said of all device counts alike, and what a sample is worth on one of them.
+/// The part that all device counts share, and what a sample is worth on one of them.
 std::string worth_lines(const TrainingProgress& p) {
   std::string out;
   if (p.efficiency)
@@ -85,7 +85,7 @@ std::string worth_lines(const TrainingProgress& p) {
         100 * *p.efficiency, amount(p.noise_scale.value_or(0)), p.noise_source,
         p.learning_rate_share.value_or(0));
   if (p.seconds_as_far)
-    out += fmt::format("As far as the smallest steps come with so many samples it is in {}.\n",
+    out += fmt::format("It gets as far as the smallest steps do with that many samples in {}.\n",
                        duration_text(*p.seconds_as_far));
   if (!p.sources.empty()) out += fmt::format("By {}.\n", fmt::join(p.sources, "; "));
   for (const std::string& what : p.unknown) out += fmt::format("Unknown: {}.\n", what);

@@ -7,8 +7,8 @@
 
 namespace tandem::app {
 
-/// Sentences about time to train, a line for each report that has progress, with its device count in front
-/// where there are more than one; then what samples are worth, and what is not known.
+/// Sentences about time to train, one line per report with progress (with its device count if there are
+/// several); then what samples are worth, and what is unknown.
 std::string progress_lines(const std::vector<Report>& reports);
 
 }  // namespace tandem::app

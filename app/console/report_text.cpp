@@ -87,7 +87,7 @@ std::string beyond_perfect_text(const std::vector<Report>& reports) {
       "Efficiency above 100 %: the optimiser's update takes {:.0f} % of the step on {} device{}{}, and {}.",
       100 * update(*base), base->devices, base->devices == 1 ? "" : "s",
       launches < 0.005 ? "" : fmt::format(" and its launches some {:.0f} %", 100 * launches),
-      served ? fmt::format("beside {} devices servers make it", r.devices)
+      served ? fmt::format("servers do it for {} devices", r.devices)
              : fmt::format("{} devices divide it", r.devices));
 }
 
@@ -96,7 +96,7 @@ std::string bound_by(const Report& r) {
   const auto& b = r.bottleneck;
   std::string out = resource_words(r);
   if (b.resource == "compute") return out;
-  // Where workers wait for what a link brings to others, the exposed time is not the link's share.
+  // If workers wait for what a link brings to others, the exposed time is not the link's share.
   const double removable = b.gain_if_unlimited ? 1 - 1 / (1 + *b.gain_if_unlimited) : 0;
   if (b.share >= removable / 2) out += fmt::format(", {:.0f} % of the step", 100 * b.share);
   if (b.gain_if_unlimited) out += fmt::format(" (unlimited: {:+.0f} %)", 100 * *b.gain_if_unlimited);
@@ -151,12 +151,12 @@ std::string memory_line(const Report& report) {
 }
 
 std::string barely_fits_text() {
-  return "That is closer to the capacity than predictions have been to published figures (VALIDATION.md, "
-         "Memory): it may not fit.";
+  return "That is closer to the capacity than the error of predictions against published figures "
+         "(VALIDATION.md, Memory): it may not fit.";
 }
 
 std::string within_error_text() {
-  return "That is more than there is, but by less than predictions have been above published figures "
+  return "That is more than the capacity, but by less than predictions have exceeded published figures "
          "(VALIDATION.md, Memory): it may not fit.";
 }
 
@@ -259,7 +259,7 @@ std::vector<std::string> target_cells(const TrainingProgress& p) {
           real(p.seconds_low),         real(p.seconds_high)};
 }
 
-/// The cells under kCsvColumns, those of results left out where the model does not fit.
+/// The cells under kCsvColumns; results are empty if the model does not fit.
 std::vector<std::string> csv_row(const Report& r) {
   const auto real = [](double v) { return fmt::format("{:.9g}", v); };
   const auto where = [&](bool there, double v) { return there && std::isfinite(v) ? real(v) : ""; };

@@ -50,7 +50,7 @@ Table::Layout Table::all_but(std::size_t after, bool spare, std::size_t gap) con
   return out;
 }
 
-/// What of a row is not in the layout: numbers on a line, texts on one each.
+/// Parts of a row that are not in the layout: numbers on one line, texts on a line each.
 std::string Table::below(const std::vector<std::string>& row, const Layout& layout, int columns) const {
   std::string numbers, texts;
   for (std::size_t c = 0; c < row.size(); ++c) {

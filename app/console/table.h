@@ -12,7 +12,7 @@ namespace tandem::app {
 struct Column {
   std::string head;
   bool right = false;  ///< aligned right (numbers)
-  bool spare = false;  ///< goes below each row where the table is too wide with it
+  bool spare = false;  ///< moves below each row if the table would be too wide with it
 };
 
 /// Rows of text cells under named columns; every row has one cell per column.
@@ -22,24 +22,24 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.empty(); }
-  /// No line of text() would be longer than so many characters (0: no limit).
+  /// The least width: no line of text() is longer than this (0: no limit).
   bool fits(int columns) const;
-  /// Aligned by display width, three blanks between columns, no trailing blanks. `heads` = false leaves the
-  /// first line out. What is wider than `columns` characters (0: no limit) gets two blanks; then the last
-  /// column is broken between words; where that leaves too little room, columns of text at the end go below
-  /// each row, then spare ones, and where even the rest is too wide each row becomes a list.
+  /// Aligned by display width, three blanks between columns, no trailing blanks. `heads` = false omits the
+  /// header. If it is wider than `columns` characters (0: no limit), columns are parted by two blanks, then
+  /// the last column is wrapped. If that leaves too little room, text columns at the end move below each row,
+  /// then spare ones; if even that is too wide, each row becomes a list.
   std::string text(bool heads = true, int columns = 0) const;
   std::string markdown() const;
   /// RFC 4180: fields with commas, quotes or newlines are quoted.
   std::string csv() const;
   /// An array of objects, all values text, keyed by the column heads.
   std::string json() const;
-  /// By name: text (within `columns`), md, csv, json.
+  /// By format name: text (within `columns`), md, csv, json.
   std::string as(std::string_view format, int columns = 0) const;
 
  private:
   std::vector<std::size_t> widths(bool heads) const;
-  /// Which columns stand side by side, with how many blanks between them.
+  /// Which columns are side by side, and how many blanks part them.
   struct Layout {
     std::vector<std::size_t> row;
     std::size_t gap = 3;

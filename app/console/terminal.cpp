@@ -28,7 +28,7 @@ std::size_t bytes_of(std::string_view text, std::size_t characters) {
   return at;
 }
 
-/// Where the lines after the first begin: under the text that blanks part from a label, else the first word.
+/// Indentation of the lines after the first: under the text after a label, else under the first word.
 std::size_t continued_at(std::string_view line, std::size_t columns) {
   const std::size_t first = std::min(line.find_first_not_of(' '), line.size());
   const std::size_t gap = line.find("  ", first);

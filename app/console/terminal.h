@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How wide the terminal is, and text that breaks between words there.
+// The width of the terminal, and text wrapped to it.
 #include <string>
 #include <string_view>
 
@@ -11,19 +11,18 @@ namespace tandem::app {
 /// Number of character cells of UTF-8 text (one per code point).
 std::size_t width(std::string_view utf8);
 
-/// Characters in a line of what the descriptor writes to: $COLUMNS if that is a number from 20 up, else what
-/// the terminal says, else 0: no terminal, so no limit.
+/// Line width of the descriptor: $COLUMNS if that is a number of at least 20, else the terminal's, else 0:
+/// not a terminal, no limit.
 int columns_of(int descriptor);
 
-/// Lines of more than `columns` characters broken at blanks and continued under their first word, or under
-/// the text that two blanks or more part from a short label before it. A longer word stays whole. 0: the text
-/// as it is.
+/// Lines of more than `columns` characters are wrapped at blanks and continue under their first word, or
+/// under the text that two or more blanks part from a short label. Longer words stay whole. 0: unchanged.
 std::string wrapped(std::string_view text, int columns);
 
-/// `text` after `label`, broken to `columns` in all and continued under itself.
+/// `text` after `label`, wrapped to `columns` in all, continuing under itself.
 std::string hanging(std::string_view label, std::string_view text, int columns);
 
-/// At most `columns` characters of one line, the last of them "…" where something is cut off. 0: all of it.
+/// At most `columns` characters of one line, the last of them "…" if it is cut. 0: all of it.
 std::string cut_off(std::string_view line, int columns);
 
 }  // namespace tandem::app

@@ -9,7 +9,7 @@ namespace tandem::app {
 
 /// "0.1.0".
 std::string version();
-/// The page of --version: version, compiler and the libraries it was built with; or that as a JSON document.
+/// The page of --version: version, compiler and libraries of the build; or the same as a JSON document.
 std::string version_page(bool json);
 
 }  // namespace tandem::app

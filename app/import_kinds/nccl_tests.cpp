@@ -22,7 +22,7 @@ int import_nccl_tests(const Arguments& arguments, const std::vector<ImportFile>&
     for (CollectiveProfile& one : profiles_of(log, file.name, arguments.text("kind", ""), notes)) {
       if (one.measured.devices == 0)
         notes.push_back(
-            fmt::format("{}: does not tell how many devices it ran on; say so with --devices when using it",
+            fmt::format("{}: does not tell how many devices it ran on; give --devices when using it",
                         printable(file.name)));
       add(all, std::move(one));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Link benchmarks -> the measured figures, or, with --system or beside dumps of the machine, a system's file
-// with its links at what was measured.
+// Link benchmarks -> the measured figures, or, with --system or with dumps of the machine, a system file with
+// measured links.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace tandem::app {
 
 namespace {
 
-/// Devices that the measurement calls otherwise than the system; in the order of their buses.
+/// Devices that the measurement names differently from the system; in bus order.
 void name_other_models(const LinkTests& tests, const System& system, std::vector<std::string>& notes) {
   std::string list;
   const std::size_t count = std::min(tests.devices.size(), system.accelerators().size());
@@ -37,7 +37,7 @@ void name_other_models(const LinkTests& tests, const System& system, std::vector
   if (!list.empty()) notes.push_back(fmt::format("by the measurement {}", list));
 }
 
-/// A system's file, as it counts from the current folder, with its links at what was measured.
+/// A system file, with paths relative to the current folder, and its links as measured.
 std::string calibrated(const Arguments& arguments, const LinkTests& tests, const std::string& sources,
                        Json document, const std::string& name) {
   std::vector<std::string> notes;
@@ -70,7 +70,7 @@ std::string calibrated(const Arguments& arguments, const LinkTests& tests, const
   return out.dump_wrapped();
 }
 
-/// The models that link tests name, where the dumps name none; in the order of their buses.
+/// The models that link tests name, if the dumps name none; in bus order.
 void take_models(Machine& machine, const LinkTests& tests) {
   if (tests.devices.size() != machine.gpus.size()) return;
   for (std::size_t i = 0; i < machine.gpus.size(); ++i) {
@@ -97,8 +97,8 @@ std::string described(const Arguments& arguments, std::vector<Machine> machines,
   return text;
 }
 
-/// A system's text as it counts from the current folder, checked: what is handed out can be read back, and
-/// --library is one that is known.
+/// A system's text with paths relative to the current folder, checked: it can be read back, and --library is
+/// known.
 Json read_back(const Arguments& arguments, const std::string& text) {
   Json document = Json::parse(text, "the system as imported");
   const std::string folder = result_folder(arguments).value_or("");
@@ -127,8 +127,8 @@ int import_machine(const Arguments& arguments, const std::vector<ImportFile>& fi
   for (const ImportFile& file : files) {
     if (file.kind != "p2p") continue;
     if (merge(tests, read_link_tests(file.text, file.name)))
-      notes.push_back(fmt::format("{} measures again what {} measured, otherwise: {} is believed",
-                                  printable(file.name), sources, sources));
+      notes.push_back(fmt::format("{} contradicts the measurement of {}: {} is used", printable(file.name),
+                                  sources, sources));
     sources += (sources.empty() ? "" : ", ") + printable(file.name);
   }
   const bool dumps = !machines.empty(), named = arguments.has("system");
@@ -162,7 +162,7 @@ void register_p2p(Registry<ImportKind>& registry) {
        "machine, its file set to them",
        looks_like_link_tests,
        import_machine,
-       {{"system", "NAME|FILE", "write this system's file with its links at what was measured"},
+       {{"system", "NAME|FILE", "write this system's file with its links as measured"},
         {"name", "TEXT", "what to call the system (default: as the file of --out, else imported)"}}});
 }
 

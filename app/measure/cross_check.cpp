@@ -21,7 +21,7 @@ namespace tandem::app {
 
 namespace {
 
-/// What a GPU is bought for; workers beyond its number share it.
+/// Typical GPU workloads; workers beyond the number of GPUs share them.
 std::vector<CheckCase> gpu_cases(bool quick) {
   std::vector<CheckCase> out;
   const Json document = Json::load(data_root() + "/calibration/suite/check-gpu.json");
@@ -35,7 +35,7 @@ std::vector<CheckCase> gpu_cases(bool quick) {
   return out;
 }
 
-/// Where input is the limit and where it is not: pictures large and small, files and records.
+/// With and without input as the limit: large and small images, files and records.
 void add_images(bool quick, std::vector<CheckCase>& out) {
   struct Setting {
     const char* model;
@@ -60,7 +60,7 @@ void add_images(bool quick, std::vector<CheckCase>& out) {
   }
 }
 
-/// Models split between two workers, what they hold sharded, and one that is fine-tuned.
+/// Models split between two workers, sharded ones, and one that is fine-tuned.
 void add_splits(const std::string& model, int64_t batch, std::vector<CheckCase>& out) {
   constexpr const char* kMixture =
       "mixtral-8x7b:layers=2,hidden=128,heads=4,kv_heads=2,head_dim=32,feed=256,vocabulary=512,sequence=64,"
@@ -75,10 +75,10 @@ void add_splits(const std::string& model, int64_t batch, std::vector<CheckCase>&
   out.back().adapter = "lora:rank=8,on=attention";
 }
 
-/// Every family of schemes that averages models, applies gradients late or weighs them, and every one whose
-/// workers do not wait for each other: on one worker, as many as cores and more, and with a slow one.
-/// Gradients that are compressed, cut, in an order or sharded: on as many workers as cores and more. Of those
-/// that do not wait so many iterations that the last, in which staleness is less, hardly count.
+/// Every family of schemes that averages models or delays or weighs gradients, and every one whose workers do
+/// not wait for each other: on one worker, on as many as cores and on more, and with a slow one. Gradients
+/// that are compressed, cut, ordered or sharded: on as many workers as cores and more. Asynchronous ones run
+/// enough iterations that the last, with less staleness, hardly count.
 void add_families(std::vector<CheckCase>& out) {
   constexpr const char* kModel = "lenet5";
   constexpr int64_t kBatch = 64;
@@ -147,7 +147,7 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
     }
     if (model == "resnet20-cifar" || model == "cifar10-cnn") {
       for (const char* rate_limit : {"1Gbit/s", "10Gbit/s"}) {
-        // Small buckets, so that there is something to overlap; one big one where there is not.
+        // Small buckets if there is something to overlap, else one big one.
         for (const char* scheme : {"allreduce:bucket=256KiB", "allreduce:overlap=off"})
           out.push_back({model, batch, 2, scheme, n, rate_limit});
       }
@@ -196,7 +196,7 @@ double total_variation(const Histogram& a, const Histogram& b) {
   return sum / 2;
 }
 
-/// Worker by worker: each of one run with the same of the other.
+/// Worker by worker: each compared with itself across runs.
 void merge(std::vector<Histogram>& into, const std::vector<Histogram>& other) {
   into.resize(std::max(into.size(), other.size()));
   for (std::size_t i = 0; i < other.size(); ++i) into[i].merge(other[i]);
@@ -216,7 +216,7 @@ double largest_difference(const std::vector<Histogram>& a, const std::vector<His
   return most;
 }
 
-/// Several executions of the same.
+/// Several executions of the same case.
 struct Runs {
   std::vector<double> samples_per_second;
   Histogram staleness;
@@ -312,7 +312,7 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
   const bool twice = executed.size() > 1;
   const Runs even(executed, 0, 2), odd(executed, twice ? 1 : 0, 2);
   std::vector<CheckRow> rows;
-  /// `of`: what executions show, in the units of `guess`.
+  /// `of`: executed values, in the units of `guess`.
   const auto add = [&](std::string metric, double guess, const auto& of) {
     CheckRow r;
     r.model = c.model;

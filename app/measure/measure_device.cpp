@@ -31,7 +31,7 @@ void add_copies(CopyWay way, const std::function<void(int64_t)>& copy, Measureme
   }
 }
 
-/// To another unit's device, as gradients go whose algorithm is walked by copies.
+/// To another device, as gradients of algorithms that copy step by step.
 void add_peer(const Backend& backend, DeviceSession& device, const float* from, int64_t most,
               Measurements& m) {
   const auto other = backend.open({1, Precision::fp32, 1});
@@ -44,7 +44,7 @@ void add_peer(const Backend& backend, DeviceSession& device, const float* from, 
 }
 
 void add_launches(DeviceSession& device, float* one, Measurements& m) {
-  constexpr int kInRow = 500;  // below what a driver queues before it makes its host wait
+  constexpr int kInRow = 500;  // below what a driver queues before the host has to wait
   const auto in_row = [&] {
     for (int i = 0; i < kInRow; ++i) device.scale(one, 1, 1, Lane::compute);
     device.synchronize(Lane::compute);
@@ -60,7 +60,7 @@ void add_launches(DeviceSession& device, float* one, Measurements& m) {
   m.launch = {median(issue), median(round_trip)};
 }
 
-/// The optimiser's step of a server in the host's memory: what `tandem run` does there.
+/// The optimiser step of a server in the host's memory, as in `tandem run`.
 void add_host_updates(Measurements& m) {
   const auto host = backends_registry().at("cpu").open({0, Precision::fp32, 1});
   const Optimizer& momentum = optimizer("momentum");

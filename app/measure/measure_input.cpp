@@ -34,8 +34,8 @@ StoredImages made_images(const MadeImages& what, const std::string& folder, bool
   return StoredImages::open(path);
 }
 
-/// Of one sample, the median of several passes over all. The fastest would be of a core that others leave
-/// alone for a moment; a run lasts longer.
+/// Of one sample, the median of several passes over all. The fastest would be of a core that is briefly idle;
+/// a run lasts longer.
 double seconds_of_sample(int64_t samples, int passes, const std::function<void(int64_t)>& work) {
   std::vector<double> seconds;
   for (int pass = 0; pass < passes; ++pass) {
@@ -66,11 +66,10 @@ TemporaryImages::~TemporaryImages() {
 
 namespace {
 
-/// So many that a core does not learn them: of sixteen PNG pictures, over and over, each takes a quarter less
-/// time.
+/// Enough that a core does not learn them: repeated decoding of sixteen PNGs takes a quarter less time each.
 constexpr int64_t kSamples = 48;
 
-/// To inputs small and large, in colour and grey: what is decoded is another for these.
+/// To small and large inputs, in colour and grey: each needs different decoding.
 void measure_decoding(const StoredImages& images, const StoredData& data, int passes, Measurements& m) {
   std::vector<std::vector<uint8_t>> encoded(static_cast<std::size_t>(images.samples()));
   for (int64_t i = 0; i < images.samples(); ++i) images.read(i, encoded[static_cast<std::size_t>(i)]);
@@ -95,8 +94,8 @@ void measure_input(bool quick, Measurements& m) {
   for (int f = 0; f < kImageFormats; ++f) {
     const auto format = static_cast<ImageFormat>(f);
     for (const int64_t side : {64, 160, 320, 640}) {
-      if (format == ImageFormat::png && side > 320) continue;  // which takes long to make
-      // Bytes and pixels of JPEG cost by themselves: two qualities tell them apart.
+      if (format == ImageFormat::png && side > 320) continue;  // slow to generate
+      // JPEG costs per byte and per pixel: two qualities separate them.
       for (const int quality : format == ImageFormat::jpeg ? std::vector{50, 92} : std::vector{90}) {
         MadeImages what;
         what.samples = kSamples;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What this machine takes to read and to decode pictures.
+// The time this machine takes to read and decode images.
 #include <string>
 
 #include "calibration/fit/machine_fit.h"
@@ -8,11 +8,10 @@
 
 namespace tandem::app {
 
-/// Pictures made in their own folder below the system's temporary one, which goes when this does.
-/// For one thread.
+/// Images in their own temporary folder, which is removed with this object. For one thread.
 class TemporaryImages {
  public:
-  /// Throws InputError where nothing can be written there.
+  /// Throws InputError if the folder cannot be written.
   TemporaryImages(const MadeImages& what, bool files);
   ~TemporaryImages();
   TemporaryImages(const TemporaryImages&) = delete;
@@ -25,8 +24,8 @@ class TemporaryImages {
 };
 
 /// Appends to `m.input`: JPEG (of two qualities) and PNG of four sizes, decoded to inputs of two sizes in
-/// colour and in grey; files and records read from the page cache. One thread, as the executor does it; of
-/// several passes the median.
+/// colour and grey; files and records read from the page cache. On one thread, as the executor does it; the
+/// median of several passes.
 void measure_input(bool quick, Measurements& m);
 
 }  // namespace tandem::app

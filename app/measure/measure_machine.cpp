@@ -43,14 +43,14 @@ std::string suite_model(const std::string& text) {
   return text.starts_with("calibration/") ? data_root() + "/" + text : text;
 }
 
-constexpr int64_t kMostTimeSliced = 16;  ///< cores up to which running twice as many workers tells something
+constexpr int64_t kMostTimeSliced = 16;  ///< cores up to which running twice as many workers is informative
 
 struct SuiteGraph {
   std::string model;
   int64_t batch = 1;
 };
 
-/// A GPU is only busy with graphs that would take a processor minutes.
+/// Only graphs that would take a processor minutes keep a GPU busy.
 Json suite_file(const Backend& backend) {
   const char* file = backend.asynchronous ? "suite-gpu.json" : "suite.json";
   return Json::load(fmt::format("{}/calibration/suite/{}", data_root(), file));
@@ -66,8 +66,9 @@ std::vector<SuiteGraph> suite(const Backend& backend) {
   return out;
 }
 
-/// The times of a layer's calls, charged to its priced kernels: a call without a kernel of its own (a fill, a
-/// copy that the model counts with another) goes to the one before it in the same pass, or else behind it.
+/// The times of a layer's calls, assigned to its priced kernels: a call without its own kernel (a fill, a
+/// copy that the model counts elsewhere) is added to the call before it in the same pass, or else to the
+/// next.
 void add_kernels(const ExecutionResult& r, uint32_t graph, int64_t workers,
                  std::vector<MeasuredKernel>& out) {
   std::map<std::pair<uint32_t, bool>, std::vector<const CallTime*>> passes;  // layer, forward
@@ -123,7 +124,7 @@ double cpu_seconds() {
   return seconds(use.ru_utime) + seconds(use.ru_stime);
 }
 
-/// A ring all-reduce of two emulated nodes, nothing else running: its time, and what it takes from the cores.
+/// A ring all-reduce of two emulated nodes on an idle machine: its time, and its load on the cores.
 void measure_ring(const std::optional<RateLimit>& rate_limit, int64_t elements, int repeats,
                   Measurements& m) {
   constexpr uint32_t kRanks = 2;
@@ -181,13 +182,13 @@ ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, Pre
   return execute(e, keep);
 }
 
-/// Of one repetition. Of a GPU's some are timed call by call, and steps are judged by others.
+/// Of one repetition. On a GPU some steps are timed call by call, and others give the step time.
 int32_t iterations(const Backend& backend, bool quick) {
   if (quick) return backend.asynchronous ? 36 : 14;
   return backend.asynchronous ? 54 : 15;
 }
 
-/// How far cores drift apart depends on how long one looks: as long at every graph.
+/// Drift between cores depends on the observation time: the same for every graph.
 int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m) {
   double step = 0;  // of as many workers as were measured
   for (const MeasuredGraph& of : m.graphs) {
@@ -197,7 +198,7 @@ int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m
   return static_cast<int32_t>(std::clamp(seconds / std::max(step, 1e-9), 40.0, 800.0));
 }
 
-/// How steps differ on cores of their own.
+/// How steps differ on separate cores.
 void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
                      Measurements& m) {
   const ExecutionResult r = run_suite_graph(backend, g, Precision::fp32, "local-sgd:every=65535", m.cores,
@@ -207,7 +208,7 @@ void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, co
   if (!row.steps.empty() && !row.steps[0].empty()) m.workers.push_back(std::move(row));
 }
 
-/// Two threads on each core that do nothing but look at the clock: where it jumps, the other had its turn.
+/// Two threads per core that only read the clock: where it jumps, the other was running.
 void measure_turns(bool quick, Measurements& m) {
   const int64_t length = quick ? 300'000'000 : 600'000'000;  // ns
   constexpr int64_t kAway = 100'000;                         // ns; less is an interrupt
@@ -233,7 +234,7 @@ void measure_turns(bool quick, Measurements& m) {
   for (const auto& of_thread : turns) m.turns.insert(m.turns.end(), of_thread.begin(), of_thread.end());
 }
 
-/// Seconds of all of a step's together.
+/// Total seconds of all calls of a step.
 double add_collectives(const ExecutionResult& r, int64_t workers, Measurements& m) {
   double sum = 0;
   for (const OpTime& op : r.ops) {
@@ -265,7 +266,7 @@ void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graph
       for (const OpTime& op : r.ops) ops += op.seconds.empty() ? 0 : 1;
       m.graphs.push_back({g.model, g.batch, workers, ops, quantile(r.iteration_seconds, 0.5),
                           spread(r.iteration_seconds), 0, precision});
-      // Kernels of several workers belong to the graph as measured with one, to be held against each other.
+      // Kernels of several workers are compared with those that the same graph had with one.
       const auto alone = static_cast<uint32_t>(index + 1 - static_cast<uint32_t>(workers));
       add_kernels(r, alone, workers, m.kernels);
       if (workers > 1) m.graphs.back().all_reduce = add_collectives(r, workers, m);
@@ -340,7 +341,7 @@ Measurements measure_machine(const Backend& backend, const MeasureSettings& sett
   m.versions = "tandem " + version();
   m.cores = backend.units != nullptr ? backend.units() : std::max(1U, std::thread::hardware_concurrency());
   const auto graphs = suite(backend);
-  // Workers take turns on a core, but share a GPU in ways that only measuring tells.
+  // Workers time-slice a core, but share a GPU in ways that have to be measured.
   const int64_t shared = backend.asynchronous ? 4 : 1;
   const int64_t usual = std::min<int64_t>(std::max(m.cores, shared), quick ? 2 : 8);
   const int64_t most = settings.workers > 0 ? settings.workers : usual;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kResamples = 1000;
 constexpr int64_t kSweepSeeds = 3, kReferenceSeeds = 9;
-constexpr int32_t kRateIterations = 64;  // of a run whose rate counts, for each step between two averages
+constexpr int32_t kRateIterations = 64;  // of a run for a rate, per step between two averages
 
 struct Ran {
   double samples = 0, rate = 0;
@@ -31,8 +31,8 @@ CheckCase case_of(const RaceTask& task, const std::string& scheme, int64_t worke
   return c;
 }
 
-/// To the target on one node, since links change no sample; with a `period` instead kRateIterations times
-/// that with the task's links.
+/// To the target on one node, since links do not change the samples needed; or with a `period` for
+/// kRateIterations times that, with the task's links.
 Ran run_once(const RaceTask& task, const std::string& scheme, int64_t workers, int64_t batch, double rate,
              uint64_t seed, int32_t period, const std::atomic<bool>* stop) {
   CheckCase c = case_of(task, scheme, workers, batch);
@@ -42,7 +42,7 @@ Ran run_once(const RaceTask& task, const std::string& scheme, int64_t workers, i
     e.seed = seed;
     e.rate.base = rate;
     if (period > 0) {
-      // What a link carries before its limit holds is over after a quarter.
+      // The burst before a link's limit applies is over after a quarter.
       e.iterations = kRateIterations * period;
       e.warmup = e.iterations / 4;
     } else {
@@ -65,8 +65,8 @@ double median_samples(const RaceTask& task, int64_t batch, double rate, int64_t 
   return median(all);
 }
 
-/// Learning rates `factor` apart from the best one on, while they are better. Runs that take half as long
-/// again as the best are given up.
+/// Learning rates in steps of `factor` from the best one, while they improve. Runs 1.5 times as long as the
+/// best are stopped.
 void improve(const RaceTask& task, double factor, const std::atomic<bool>* stop, RaceReference& best) {
   RaceTask within = task;
   for (double rate = best.learning_rate * factor; rate > 1e-4 && rate < 1e3; rate *= factor) {
@@ -78,7 +78,7 @@ void improve(const RaceTask& task, double factor, const std::atomic<bool>* stop,
   }
 }
 
-/// Of as many values, drawn with replacement.
+/// Of the same number of values, drawn with replacement.
 std::vector<double> drawn(const std::vector<double>& from, int64_t resample, uint64_t entry) {
   std::vector<double> out;
   for (std::size_t i = 0; i < from.size(); ++i)
@@ -88,7 +88,7 @@ std::vector<double> drawn(const std::vector<double>& from, int64_t resample, uin
 
 double rate_of(const std::vector<double>& runs) { return quantile(runs, 0.75); }
 
-/// Of an entry: as it was executed, or with its values drawn anew.
+/// Of an entry: as executed, or resampled.
 struct Outcome {
   double samples = 0, seconds = 0;
 };
@@ -107,7 +107,7 @@ RaceTau tau_of(const Outcomes& executed, const std::vector<Outcomes>& resampled,
 }
 
 using Pairs = std::vector<std::pair<std::size_t, std::size_t>>;
-/// Those of which 90 % of the bootstraps have the same one ahead.
+/// Pairs in whose order 90 % of the bootstraps agree.
 Pairs pairs_apart(const std::vector<Outcomes>& resampled, std::size_t entries) {
   Pairs out;
   for (std::size_t i = 0; i < entries; ++i) {
@@ -148,7 +148,7 @@ RaceModel race_model(const RaceReference& small, const RaceReference& large) {
                     "task does not "
                     "tell batch sizes apart",
                     small.batch, small.samples, large.batch, large.samples));
-  // Each best rate gives the largest one; their geometric mean.
+  // Each best rate implies the largest one; take their geometric mean.
   out.learning_rate =
       std::sqrt(small.learning_rate * (1 + out.noise / b) * large.learning_rate * (1 + out.noise / big));
   return out;

@@ -21,7 +21,7 @@ struct Case {
   double predicted = 0, executed = 0;
 };
 
-/// Cases of each metric that has two values to hold against each other, in the order of the file.
+/// Cases of each metric with two values to compare, in the order of the file.
 std::vector<std::pair<std::string, std::vector<Case>>> cases_of(const Json& document) {
   std::vector<std::pair<std::string, std::vector<Case>>> out;
   for (const Json& item : document.at("cases").items()) {
@@ -101,7 +101,7 @@ std::vector<std::string> draw_check(const Json& document, const std::string& bas
     plot.set("low", logarithmic ? low / 1.5 : 0);
     plot.set("high", high * (logarithmic ? 1.5 : 1.08));
     plot.data("cases", rows);
-    std::string name = metric;  // of a file: whatever else stands in a metric's name is left out
+    std::string name = metric;  // of a file: other characters of the metric's name are left out
     std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)) && c != '_'; });
     for (std::string& file : plot.draw(fmt::format("{}-{}", base, name))) files.push_back(std::move(file));
   }

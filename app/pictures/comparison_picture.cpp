@@ -13,15 +13,15 @@ namespace tandem::app {
 
 namespace {
 
-constexpr std::size_t kMostRows = 24;  // more would lie on each other
+constexpr std::size_t kMostRows = 24;  // more would overlap
 
 struct Row {
   std::string name;  ///< of the model and the devices
   double ratio = 1, low = 1, high = 1;
-  std::optional<double> devices, rest;  ///< only that changed
+  std::optional<double> devices, rest;  ///< with only that changed
 };
 
-/// Null where one side does not hold the model.
+/// Null if one side does not hold the model.
 std::optional<Row> row_of(const Json& item) {
   const auto real = [](const Json& v) { return v.as_real(1e-9, 1e9); };
   const Json& ratio = item.at("samples_per_second_ratio");

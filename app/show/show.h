@@ -25,7 +25,7 @@ std::string show_layer(const ShowRequest& request);
 std::string show_collective(const ShowRequest& request);
 std::string show_schedule(const ShowRequest& request);
 std::string show_profile(const ShowRequest& request);
-/// A schedule at work: as text, JSON or, where --out names a picture, drawn there, which returns "".
+/// The pages of a schedule in use: text, JSON or, if --out names a picture, that picture, returning "".
 std::string show_pipeline(const ShowRequest& request, const PipelineSchedule& schedule,
                           const PipelineShape& shape);
 

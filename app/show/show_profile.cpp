@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A measured machine: what its kernels reach.
+// A measured machine: what its kernels achieve.
 #include <fmt/format.h>
 
 #include "app/console/cli.h"
@@ -22,8 +22,9 @@ std::string kernels_page(const EfficiencyTable& t, int columns) {
   std::string out =
       fmt::format("\n{}: {}\n\n{}", name(t.precision), efficiency_basis(t), table.text(true, columns));
   if (t.between > 0)
-    out += fmt::format("\n{:.1f} % of the time passes between kernels; it counts with the one before.\n",
-                       100 * t.between / t.all.seconds);
+    out +=
+        fmt::format("\n{:.1f} % of the time passes between kernels; it is counted with the preceding one.\n",
+                    100 * t.between / t.all.seconds);
   if (!t.counted)
     out +=
         "\nThe profile does not say how often steps launch each kernel: each shape counts once. tandem fit "

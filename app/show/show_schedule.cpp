@@ -16,7 +16,7 @@ namespace {
 
 constexpr SlotTimes kPassTimes;  // all passes equally long, so that a whole backward takes two
 
-/// Behind a micro-batch's number, by Slot::What. Fills the time that the pass lasts.
+/// After a micro-batch's number, by Slot::What. Fills the duration of the pass.
 constexpr char kPassMarks[] = {' ', '=', '=', '~'};
 
 /// "2" or, where stages have chunks, "2b": micro-batch 2 in the second chunk.
@@ -64,7 +64,7 @@ std::string legend(const PipelineRun& run, const PipelineShape& shape) {
   return out + "\n";
 }
 
-/// Micro-batches of a whole stage that each stage holds at most.
+/// The most micro-batches of a whole stage that each stage holds.
 std::vector<double> held(const PipelineRun& run, const PipelineShape& shape) {
   std::vector<double> out;
   for (const int32_t chunks : run.held) out.push_back(static_cast<double>(chunks) / shape.chunks);

@@ -60,7 +60,7 @@ Table overhead_table(const Overheads& o) {
   time("per collective, push or pull", o.collective);
   if (o.agreement != Overheads::Agreement::none)
     table.add({"ranks agree on gradients by", o.agreement == Overheads::Agreement::bits ? "bits" : "lists"});
-  if (o.merge) table.add({"gradients merge", "where that costs less than a start-up"});
+  if (o.merge) table.add({"gradients merge", "if that costs less than a start-up"});
   if (!o.network.empty()) table.add({"messages by", o.network});
   share("compute slowed by", o.compute_slowdown, 0);
   share("memory passes per gradient byte", o.copies_per_byte, 0);
@@ -100,7 +100,7 @@ std::string compiled(const ShowRequest& request, const ResolvedScheme& resolved)
   return print(compile(job, cluster_of(request)));
 }
 
-/// On --devices, of which a split model needs a multiple: as many as one replica takes where none are named.
+/// On --devices, of which a split model needs a multiple; by default the devices of one replica.
 PipelineUse pipeline_of(const ShowRequest& request, const ResolvedScheme& resolved) {
   const Scheme& scheme = *resolved.scheme;
   if (scheme.pipeline == nullptr) return {};

@@ -27,7 +27,7 @@ double route_rate(const System& system, const Route& route) {
   return rate;
 }
 
-/// Between accelerators, as `nvidia-smi topo -m` draws it: GB/s of one flow alone, * = staged through the
+/// Between accelerators, laid out like `nvidia-smi topo -m`: GB/s of a single flow, * = staged through the
 /// host.
 std::string routes(const System& system, int width) {
   const int64_t n = std::min(system.accelerator_count(), kMostRoutesShown);
@@ -69,7 +69,7 @@ std::string links(const System& system, int width) {
   return out;
 }
 
-/// The links of the network between the first node and the last, whose names faults take.
+/// The network links between the first and last node; faults use their names.
 std::string network(const System& system, int width) {
   if (system.nodes() < 2) return "";
   Table table({{"way through the network"}, {"GB/s", true}, {"nodes below", true}, {"GB/s of each", true}});
@@ -88,7 +88,7 @@ std::string network(const System& system, int width) {
                      table.text(true, width));
 }
 
-/// What its ports do with more than they hold, where they lose or pause anything.
+/// How ports handle overload, if they drop or pause anything.
 std::string ports(const System& system) {
   const PacketLoss& loss = system.packet_loss();
   if (loss.kind == PacketLoss::Kind::none || system.nodes() < 2) return "";

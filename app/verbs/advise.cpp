@@ -22,14 +22,14 @@ namespace {
 
 constexpr int64_t kUsualDevices = 1024, kMostWorkers = 1024, kMostRunNodes = 64;
 
-/// Options of predict that are searched, or that say nothing of a way to train.
+/// Options of predict that are searched, or that do not apply to candidates.
 const std::set<std::string_view>& searched() {
   static const std::set<std::string_view> names = {"devices", "scheme", "batch", "precision", "recompute",
                                                    "offload", "anchor", "with",  "then"};
   return names;
 }
 
-/// The options given that hold for every way.
+/// The options given that hold for every candidate.
 Values passed_on(const Arguments& arguments) {
   Values out;
   for (const Option& option : question_options()) {
@@ -47,7 +47,7 @@ std::vector<Precision> parse_precisions(std::string_view text, const Place& plac
   return out;
 }
 
-/// fp32, and what the device multiplies faster by a fifth and more: tf32, and bf16 or where it has none fp16.
+/// fp32, and formats that the device multiplies at least a fifth faster: tf32, and bf16 or without it fp16.
 std::vector<Precision> usual_precisions(const System& system) {
   const Device& device = system.device(system.accelerator(0));
   const double plain = device.product_peak(Precision::fp32).flops_per_second;
@@ -71,7 +71,7 @@ Space read_space(const Arguments& arguments, const Question& question) {
   space.devices = arguments.integer("devices", all, 1, 1'000'000);
   make_cluster(question.system, space.devices);
   if (arguments.has("batch") && arguments.has("global-batch"))
-    throw UsageError("--batch is --global-batch over the devices: give one of them");
+    throw UsageError("--batch and --global-batch both give the batch: use one of them");
   const int64_t each = arguments.integer("batch", 32, 1, 1 << 24);
   space.samples = arguments.integer("global-batch", checked_mul(each, space.devices, "the samples of a step"),
                                     1, INT64_MAX);
@@ -116,7 +116,7 @@ std::vector<std::string> predict_words(const Arguments& arguments, const Choice&
   return out;
 }
 
-/// On this machine: on its GPUs where their backend is there, else on its cores.
+/// On this machine: on its GPUs if their backend is there, else on its cores.
 void add_run(const Arguments& arguments, const Question& q, const Choice& choice, AdviceContext& context) {
   const Candidate& c = choice.candidate;
   if (c.devices > kMostWorkers || !q.optimizer->updates()) return;
@@ -155,7 +155,7 @@ std::string heading(const Question& q, const Space& space) {
                      q.optimizer->name);
 }
 
-/// The same with a base in 4 bits; nothing where that is no other question.
+/// The same with a base model in 4 bits; nothing if the question has one already.
 std::optional<Arguments> quantised(const Arguments& arguments) {
   const std::string adapter = arguments.text("adapter", "");
   if (adapter.rfind("lora", 0) != 0 || adapter.find("store=") != std::string::npos) return std::nullopt;
@@ -214,17 +214,18 @@ std::vector<Option> advise_flags() {
   }
   flags.insert(
       flags.end(),
-      {{"devices", "N", "at most so many are used; default all that the system has, at most 1,024"},
+      {{"devices", "N", "the most to use; default all that the system has, at most 1,024"},
        {"batch", "N", "samples in a step, per device of --devices; default 32"},
-       {"global-batch", "N", "instead: samples in a step of all devices together"},
+       {"global-batch", "N", "instead of --batch: samples in a step of all devices together"},
        {"schemes", "NAME[:key=value,...][,...]",
         "schemes and presets to choose among; what they leave at its default (axes, stages, micro-batches) "
         "is "
-        "tried out. Default: those that learn what one worker learns"},
+        "tried out. Default: those equivalent to one worker with the whole batch"},
        {"precision", "FORMAT[,...]",
         "to choose among; default fp32, and tf32 and bf16 (or fp16) where the device is faster with them"},
-       {"recompute", "off|blocks|...", "default: as little as lets a way fit"},
-       {"offload", "off|WHAT[+WHAT...]", "default: off, and where nothing fits as little as lets a way fit"},
+       {"recompute", "off|blocks|...", "default: the least with which a candidate fits"},
+       {"offload", "off|WHAT[+WHAT...]",
+        "default: off, or the least with which a candidate fits if none fits"},
        {"top", "N", "choices to show, the best of each division of the model; default 5"},
        {"threads", "N", "default: one per processor; the result does not depend on it"}});
   flags.insert(flags.end(), {{"format", "FORMAT", "text (default), json or csv"}, out_flag(), quiet_flag()});
@@ -242,12 +243,13 @@ void register_advise(Registry<Verb>& registry) {
        .flags = advise_flags(),
        .run = run_advise,
        .details =
-           "All ways work on the same samples in a step (--global-batch), so that rates can be compared; "
+           "All candidates use the same number of samples per step (--global-batch), so their rates are "
+           "comparable; "
            "fewer "
-           "devices than there are may be faster. By default only schemes are tried that learn what one "
-           "worker learns with the whole batch. Servers and a master process are tried on up to 64 devices, "
-           "and layers are shared within a node. Precision is a choice of yours: say --precision fp32 where "
-           "the others are not wanted; fp8 must be asked for.\n\nExamples\n"
+           "devices than there are may be faster. By default only schemes equivalent to one worker with the "
+           "whole batch are tried. Servers and a master process are tried on up to 64 devices, "
+           "and tensor parallelism stays within a node. To exclude other precisions give --precision fp32; "
+           "fp8 must be asked for.\n\nExamples\n"
            "  tandem advise --model resnet50 --system dgx1-v100\n"
            "  tandem advise --model gpt3-175b --system dgx-a100-80gb --set nodes=128 --global-batch 1536 "
            "--precision bf16 --optimizer adam --recipe megatron-core\n"

@@ -18,7 +18,7 @@ namespace tandem::app {
 
 namespace {
 
-/// Why the exit code is 1; "" where it is not.
+/// Why the exit code is 1; "" if it is not.
 std::string failed_text(const CheckResult& result, double tolerance) {
   const std::vector<std::string> failed = result.failures(tolerance);
   if (failed.empty()) return "";
@@ -28,7 +28,8 @@ std::string failed_text(const CheckResult& result, double tolerance) {
 std::string intervals_text(const CheckResult::Summary& s) {
   std::string out =
       fmt::format("{:.0f} % of {} executions lie in their 90 % interval", 100 * s.covered, s.intervals);
-  if (s.wide > 0) out += fmt::format(", of which {} span more than a factor of 3 and so say nothing", s.wide);
+  if (s.wide > 0)
+    out += fmt::format(", of which {} span more than a factor of 3 and are therefore meaningless", s.wide);
   return out;
 }
 
@@ -38,7 +39,7 @@ std::string text(const CheckResult& result, const std::string& format, double to
   Table table(columns);
   for (const CheckRow& r : result.rows) table.add(r.cells());
   const CheckResult::Summary s = result.summary();
-  const bool prose = format != "csv";  // whose first line names its columns
+  const bool prose = format != "csv";  // the first line of csv names its columns
   const std::string busy = prose ? busy_while(result.load) : "",
                     failed = prose ? failed_text(result, tolerance) : "";
   return fmt::format("{}{}\nMean error {:.1f} %, largest {:.1f} %; {}.\n{}",
@@ -48,7 +49,7 @@ std::string text(const CheckResult& result, const std::string& format, double to
 
 struct Runs {
   std::vector<std::vector<Report>> executed;  ///< [case]
-  std::exception_ptr failed;                  ///< what ended it early; what was found before is kept
+  std::exception_ptr failed;                  ///< what ended it early; earlier results are kept
 };
 
 void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, const Tell& tell, Runs& out) {
@@ -68,7 +69,7 @@ void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, cons
   }
 }
 
-/// Alternately, for the speed of a machine that is shared with others drifts within minutes.
+/// Alternately, since the speed of a shared machine drifts within minutes.
 CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precision precision, Runs& runs) {
   Progress progress(a);
   const bool quick = a.has("quick"), given = a.has("profile");
@@ -84,7 +85,7 @@ CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precisio
   auto cases = check_cases(backend, quick);
   for (CheckCase& c : cases) c.precision = precision;
   const auto run_repetition = [&](int64_t repetition) {
-    const double first = given ? 0 : 0.4;  // of the repetition's time: measuring
+    const double first = given ? 0 : 0.4;  // share of the repetition's time spent measuring
     const Tell of_all = [&](const std::string& what, double share) {
       tell(what, (static_cast<double>(repetition) + first + (1 - first) * share) /
                      static_cast<double>(repetitions));
@@ -131,10 +132,10 @@ int check(const Arguments& a) {
   if (runs.failed) std::rethrow_exception(runs.failed);
   if (interrupted)
     note(a, result.rows.empty() ? "interrupted: nothing to compare yet"
-                                : "interrupted: compared is what had been run by then");
+                                : "interrupted: compares what was run until then");
   if (interrupted) return interrupt_code();
   const std::string failed = failed_text(result, tolerance);
-  if (format == "json" || format == "csv" || a.has("out")) {  // else it stands in the result
+  if (format == "json" || format == "csv" || a.has("out")) {  // else the result has it
     if (const std::string busy = busy_while(result.load); !busy.empty()) note(a, busy);
     if (!failed.empty()) note(a, failed);
   }
@@ -152,23 +153,25 @@ void register_check(Registry<Verb>& registry) {
                  {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
                  {"quick", "", "two models, fewer iterations and repetitions"},
                  {"repetitions", "N",
-                  "measure and run so often, the fastest counts; default 5, cuda or --quick 2, with both 1",
+                  "repetitions of measurements and runs, of which the fastest counts; default 5, with cuda "
+                  "or --quick 2, with both 1",
                   false, "turns"},
                  {"profile", "FILE", "judge this profile instead of measuring a new one"},
-                 {"keep", "FILE", "where to keep the profile that was measured"},
+                 {"keep", "FILE", "save the measured profile here"},
                  {"tolerance", "SHARE", "largest error that still exits with 0; default 0.25"},
                  format_flag(),
                  out_flag(),
                  quiet_flag()},
        .run = check,
-       .details =
-           "Exit code 1 when an error exceeds --tolerance, which is then named. Run it on an otherwise idle "
-           "machine: what other programs took is said before and after. Machine and cases alternate, "
-           "because speeds "
-           "drift; the fastest measurement of each graph and the fastest run of each case count, because "
-           "whatever else runs only slows. The last column is how far the fastest of every other run is from "
-           "the fastest of the rest: more repetitions help where that is much.\n\nExamples\n  tandem check "
-           "--quick\n  tandem check --repetitions 8 --format json --out here.json"});
+       .details = "Exit code 1 if an error exceeds --tolerance; the message names it. Run it on an otherwise "
+                  "idle machine: the load of other programs is reported before and after. Measurements and "
+                  "cases alternate, "
+                  "because speeds "
+                  "drift; the fastest measurement of each graph and the fastest run of each case count, "
+                  "because other load can only slow them down. The last column is the difference between the "
+                  "fastest of every other run and the fastest of the rest: if it is large, more repetitions "
+                  "help.\n\nExamples\n  tandem check "
+                  "--quick\n  tandem check --repetitions 8 --format json --out here.json"});
 }
 
 }  // namespace tandem::app

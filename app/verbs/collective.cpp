@@ -44,11 +44,11 @@ double bus_factor(const std::string& kind, double n) {
 }
 
 constexpr int64_t kMostMembers = 1'000'000;
-constexpr const char* kFirstSize = "sizes begin at 1 B";
+constexpr const char* kFirstSize = "sizes start at 1 B";
 
 std::vector<int64_t> doubling(int64_t from, int64_t to, int64_t factor, std::string_view option) {
   if (from < 1) refuse_option(option, kFirstSize);
-  if (to < from) refuse_option(option, "the end is smaller than the begin");
+  if (to < from) refuse_option(option, "the end is smaller than the start");
   std::vector<int64_t> sizes;
   for (int64_t size = from;; size *= factor) {
     sizes.push_back(size);
@@ -56,7 +56,7 @@ std::vector<int64_t> doubling(int64_t from, int64_t to, int64_t factor, std::str
   }
 }
 
-/// "8B..1GiB", from one to the other by `factor`, or "1MiB,3MiB".
+/// "8B..1GiB": from one to the other by `factor`; or "1MiB,3MiB".
 std::vector<int64_t> listed_sizes(const std::string& text, int64_t factor, const Place& place) {
   const std::size_t dots = text.find("..");
   if (dots != std::string::npos) {
@@ -96,21 +96,21 @@ Harness read_harness(const Arguments& arguments, const Harness& fallback) {
   return {whole(part[0]), whole(part[1]), whole(part[2])};
 }
 
-/// One prediction: what is asked, and what was measured.
+/// One prediction: the question, and the measurements.
 struct CollectiveRequest {
   std::shared_ptr<const System> system;
   std::string kind, algorithm;
   int64_t devices = 0;
   std::optional<NcclLog> log;
-  std::vector<CollectivePoint> points;  ///< that correct the prediction
+  std::vector<CollectivePoint> points;  ///< corrections of the prediction
   std::string points_kind;              ///< what they measured
   Bearing bearing = Bearing::none;
   std::string calibrated_by;
   Harness harness, points_harness;  ///< of the benchmark that is predicted, and of the points
 };
 
-/// The all-reduces of tandem measure among so many devices (0: the most it saw): those in a row, where it
-/// timed such, since that is what benchmarks print.
+/// The all-reduces of tandem measure on that many devices (0: the most it has): back-to-back ones if it timed
+/// them, since benchmarks print those.
 NcclLog log_of(const Json& document, int64_t devices) {
   const Measurements m = Measurements::from_json(document);
   NcclLog log;
@@ -128,7 +128,7 @@ NcclLog log_of(const Json& document, int64_t devices) {
   return log;
 }
 
-/// The runs that --kind and --devices leave, each with its kind.
+/// The runs selected by --kind and --devices, each with its kind.
 std::vector<NcclLog> asked_of(const Arguments& arguments, std::vector<NcclLog> runs,
                               const std::string& file) {
   const std::string kind = arguments.has("kind") ? arguments.choice("kind", "", kind_names()) : "";
@@ -178,7 +178,7 @@ std::vector<NcclLog> read_logs(const Arguments& arguments) {
   return asked_of(arguments, std::move(log.runs), file);
 }
 
-/// What corrects a prediction: sizes of its own log, or what the profile holds that bears on it.
+/// Corrections of a prediction: sizes of its own log, or relevant measurements of the profile.
 void calibrate(const Arguments& arguments, const std::vector<CollectiveProfile>& profiles,
                CollectiveRequest& request) {
   if (arguments.has("calibrate")) {
@@ -203,12 +203,12 @@ void calibrate(const Arguments& arguments, const std::vector<CollectiveProfile>&
   }
   if (counts.empty())
     throw InputError(option_place("profile"),
-                     fmt::format("is one of {}, which says nothing of {}", kinds, request.kind));
+                     fmt::format("is one of {}, which does not help with {}", kinds, request.kind));
   const MeasuredCollective* found = measured.find(request.kind, request.devices);
   if (found == nullptr) {
     note(arguments,
          fmt::format(
-             "the profile was measured on {} devices, which says nothing of {} among {}: stock figures",
+             "the profile was measured on {} devices, which does not help with {} among {}: stock figures",
              counts, request.kind, request.devices));
     return;
   }
@@ -222,7 +222,7 @@ void calibrate(const Arguments& arguments, const std::vector<CollectiveProfile>&
                   request.bearing == Bearing::own ? "" : fmt::format(" (its {})", found->kind));
 }
 
-/// The kinds and numbers of devices that are asked for where there is no log.
+/// The kinds and device counts that are asked about without a log.
 std::vector<std::pair<std::string, int64_t>> asked_without_log(const Arguments& arguments,
                                                                const std::vector<CollectiveProfile>& profiles,
                                                                const System& system) {
@@ -283,8 +283,8 @@ std::vector<CollectiveRequest> read_collective_requests(const Arguments& argumen
     request.harness = read_harness(arguments, harness);
     request.log = std::move(log);
     if (request.log && request.log->devices > 1 && request.log->devices != request.devices)
-      note(arguments, fmt::format("the log was measured on {} devices, not {}: its times stand beside, "
-                                  "nothing is calibrated by them",
+      note(arguments, fmt::format("the log was measured on {} devices, not {}: its times are shown, but "
+                                  "nothing is calibrated to them",
                                   request.log->devices, request.devices));
     calibrate(arguments, profiles, request);
     out.push_back(std::move(request));
@@ -335,7 +335,7 @@ class Pricer {
   const std::vector<IncastRound>& incast() const { return incast_.worst(); }
 
  private:
-  /// Of members that all send at once, to each other or to the first.
+  /// With all members sending at once, to each other or to the first.
   Time timeouts(int64_t bytes) {
     const bool gather = index_ - kCollKinds == static_cast<int>(LinkCost::Exchange::gather);
     if (index_ >= kCollKinds && !gather) return {};
@@ -343,7 +343,7 @@ class Pricer {
                          static_cast<double>(bytes) / static_cast<double>(members_.size()), gather);
   }
 
-  /// The busiest resource, where it is a link that several nodes share.
+  /// The busiest resource, if it is a link that several nodes share.
   void note_trunk(const Transfer& t, CollectiveLine& line) const {
     const System& system = *request_.system;
     double most = 0;
@@ -467,7 +467,7 @@ void register_collective(Registry<Verb>& registry) {
        .flags =
            {{"system", "NAME|FILE", "the machine (tandem list systems)"},
             {"kind", "KIND",
-             "default: what the log says, every run of it, else all-reduce; reduce-scatter, all-gather, "
+             "default: every run in the log, else all-reduce; reduce-scatter, all-gather, "
              "broadcast, reduce, "
              "all-to-all, gather, scatter, sendrecv"},
             {"devices", "N", "members of the group; default: the log's, else all the system has"},
@@ -478,7 +478,7 @@ void register_collective(Registry<Verb>& registry) {
              "sizes from A doubling to B, or a list; default: the log's, else 1KiB..1GiB"},
             {"from", "BYTES", "smallest size, instead of --sizes"},
             {"to", "BYTES", "largest size, instead of --sizes"},
-            {"factor", "N", "from one size to the next; default 2"},
+            {"factor", "N", "ratio of successive sizes; default 2"},
             {"log", "FILE",
              "a log of nccl-tests (text or JSON), nccl_perf.csv, or what tandem measure wrote, to print "
              "beside"},

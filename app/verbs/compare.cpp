@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kMostOps = 20;
 constexpr int64_t kMostDevices = 64;
 
-/// The timelines of the most devices that hold both, as text; empty when one side keeps none.
+/// The timelines of the most devices that hold both, as text; empty if one side has none.
 std::string ops_text(const std::vector<ReportPair>& pairs, const std::string& format, int columns) {
   const auto rank = [](const ReportPair& p) { return std::pair(p.a.fits && p.b.fits, p.a.devices); };
   const auto& [x, y, asked_x, asked_y] =
@@ -62,7 +62,7 @@ std::string reasons(const std::vector<ReportPair>& pairs) {
   return out.empty() ? "" : "\n" + out;
 }
 
-/// `head`: who A and B are, for text; `rest`: what else there is to say.
+/// `head`: the names of A and B, for text; `rest`: further remarks.
 void put_comparison(const Arguments& arguments, const std::vector<ReportPair>& pairs, const Names& names,
                     const std::string& head, const std::string& rest,
                     const std::vector<BoardAnswer>& boards = {}) {
@@ -73,7 +73,7 @@ void put_comparison(const Arguments& arguments, const std::vector<ReportPair>& p
            head + "\n" + compare_table(pairs).as(format, result_columns(arguments)) + reasons(pairs) + rest);
 }
 
-/// Where the counts of the two have none in common, the last of each.
+/// If the two have no count in common, the last of each.
 std::vector<ReportPair> paired(const std::vector<Report>& a, const std::vector<Report>& b) {
   std::vector<ReportPair> out = matched(a, b);
   if (out.empty()) out.push_back({a.back(), b.back()});
@@ -95,7 +95,7 @@ std::string left_over(const char* side, const std::vector<Report>& own,
   return out.empty() ? "" : "\n" + out;
 }
 
-/// Times to a target and what failures leave, side by side.
+/// Times to a target and losses to failures, side by side.
 std::string aims_text(const std::vector<std::pair<std::string, const Report*>>& sides) {
   std::string out;
   for (const auto& [side, report] : sides) {
@@ -126,7 +126,7 @@ void put_several(const Arguments& arguments, const std::vector<OfSeveral>& rows,
                           aims_text(sides) + rest);
 }
 
-/// More than two files: a row for every report of each, over that of A on as many devices, or A's last.
+/// More than two files: a row per report, relative to A's on the same number of devices, or A's last.
 int compare_several_reports(const Arguments& arguments) {
   std::vector<std::vector<Report>> all;
   std::vector<Report> first;
@@ -167,7 +167,7 @@ int compare_reports(const Arguments& arguments) {
   return 0;
 }
 
-/// Of one system that was changed: up to which batch that is worth it, and which devices to use.
+/// For one changed system: up to which batch the change is worth it, and which devices to use.
 std::vector<BoardAnswer> board_answers(const Arguments& arguments, const std::vector<ReportPair>& pairs) {
   std::vector<BoardAnswer> out;
   if (arguments.words().size() > 1) return out;
@@ -200,12 +200,12 @@ std::string board_text(const std::vector<ReportPair>& pairs, const std::vector<B
   return worth + (places.empty() ? "" : "\n" + places);
 }
 
-/// A rate measured on A says how fast the cards are; those of `b` are the same.
+/// A rate measured on A calibrates the cards; those of `b` are the same.
 void share_anchor(Question& a, Question& b) {
   if (!a.anchor) return;
   const auto card = [](const System& s) { return s.device(s.accelerator(0)).name; };
   if (card(a.system) != card(b.system))
-    throw UsageError(fmt::format("--anchor is a rate of A's {}, and says nothing of B's {}", card(a.system),
+    throw UsageError(fmt::format("--anchor is a rate of A's {} and does not apply to B's {}", card(a.system),
                                  card(b.system)));
   a.anchor->batch = a.batch;
   b.anchor = a.anchor;
@@ -224,21 +224,22 @@ Answered answer_sides(const Arguments& arguments, const std::string& model, cons
   Answered out;
   for (const Side& side : sides) {
     Hooks with = hooks(arguments);
-    if (side.letter != 'A') with.note = {};  // it was said of A
+    if (side.letter != 'A') with.note = {};  // A has noted it already
     Question& q = questions.emplace_back(Question::read(values_of(side, model), with));
     out.asked.push_back(&q);
     if (!side.arguments.has("devices"))
       q.devices = {std::min<int64_t>(q.system.accelerator_count(), kMostDevices)};
   }
-  // A machine and itself changed are compared on what both have.
+  // A machine and its changed version are compared on the counts that both have.
   const bool alone = arguments.words().size() == 1 && !arguments.has("devices");
   if (alone)
     out.asked[0]->devices = out.asked[1]->devices = std::min(out.asked[0]->devices, out.asked[1]->devices);
   for (std::size_t s = 0; s < sides.size(); ++s) {
     Question& q = *out.asked[s];
     if (q.devices.size() != out.asked[0]->devices.size())
-      throw UsageError(fmt::format("{} device counts for A and {} for {}: as many are compared, one by one",
-                                   out.asked[0]->devices.size(), q.devices.size(), sides[s].letter));
+      throw UsageError(
+          fmt::format("{} device counts for A and {} for {}: give equally many, they are compared in order",
+                      out.asked[0]->devices.size(), q.devices.size(), sides[s].letter));
     if (s > 0) share_anchor(*out.asked[0], q);
   }
   for (std::size_t s = 0; s < sides.size(); ++s) {
@@ -251,7 +252,7 @@ Answered answer_sides(const Arguments& arguments, const std::string& model, cons
   return out;
 }
 
-/// What the fastest smaller format would give where a side is bound by compute in fp32.
+/// The effect of the fastest smaller format if a side is compute-bound in fp32.
 std::string format_hints(const std::vector<std::pair<const Question*, const Report*>>& sides) {
   std::string out;
   for (std::size_t i = 0; i < sides.size(); ++i) {
@@ -261,7 +262,7 @@ std::string format_hints(const std::vector<std::pair<const Question*, const Repo
   return out;
 }
 
-/// That the sides work on unlike samples in a step, so that their rates are of unlike trainings.
+/// Notes that the sides have different samples per step, so that their rates are of different trainings.
 std::string samples_text(const std::vector<const Report*>& sides) {
   std::string each;
   bool unlike = false;
@@ -270,7 +271,7 @@ std::string samples_text(const std::vector<const Report*>& sides) {
     each += fmt::format("{}{} {}", i == 0 ? "" : ", ", static_cast<char>('A' + i),
                         whole(sides[i]->samples_per_iteration));
   }
-  return unlike ? fmt::format("Samples in a step: {} (--batch B:64 says it of one side).\n", each) : "";
+  return unlike ? fmt::format("Samples in a step: {} (--batch B:64 sets it for one side).\n", each) : "";
 }
 
 int put_many(const Arguments& arguments, const std::vector<Answered>& all) {
@@ -406,11 +407,11 @@ void register_compare(Registry<Verb>& registry) {
        .run = compare,
        .details =
            "One system is compared with itself changed: without a kind of link, with NVLink bridges, other "
-           "cards, other slots (--set-b links.pcie.width=x8) or other devices of the board. Then follow "
-           "the batch up to which that is worth 3 %, and which devices to use. --place holds for both "
+           "cards, other slots (--set-b links.pcie.width=x8) or other devices of the board. The answer adds "
+           "the batch up to which the change is worth 3 %, and which devices to use. --place applies to both "
            "sides unless it is the only change.\n\n"
-           "Of several systems every option holds for all, --swap and --without too, unless it begins with "
-           "whom it is said of: --swap A:device=rtx-4090, --devices B:2, --scheme C:horovod.\n\n"
+           "With several systems every option applies to all, even --swap and --without, unless it begins "
+           "with the letter of one: --swap A:device=rtx-4090, --devices B:2, --scheme C:horovod.\n\n"
            "Reports come from: tandem predict or tandem run, with --format json --out FILE. Where "
            "both keep a timeline, ops and lanes are compared too, and the largest disagreement is "
            "named.\n\nExamples\n"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tour: two models on the same eight V100 cards, joined by PCIe and by NVLink; then a small one predicted
-// and run for real on this machine.
+// The tour: two models on eight V100 cards, joined by PCIe and by NVLink; then a small one predicted and run
+// for real on this machine.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ Question question(const std::string& model, const std::string& system) {
                        {"precision", "fp16"}});
 }
 
-/// Share of a step that several devices lose where nobody waits for communication.
+/// Share of a step that several devices lose without waiting for communication.
 double slowed(const Report& r) {
   return std::max(0.0, 1 - r.scaling_efficiency - r.time_share.exposed_communication);
 }
@@ -74,7 +74,7 @@ std::string chapter(const std::string& model, const std::filesystem::path& folde
   return out;
 }
 
-/// The proof: this machine is measured, LeNet-5 is predicted for it and then run for real.
+/// Measures this machine, predicts LeNet-5 for it and then runs it.
 std::string proof(const std::filesystem::path& folder, int columns, std::vector<std::string>& files,
                   Progress& progress) {
   const Backend& backend = backends_registry().at("cpu");
@@ -115,9 +115,9 @@ std::string proof(const std::filesystem::path& folder, int columns, std::vector<
   const std::string busy = busy_while(measured.load);
   return fmt::format(
       "And is it true? {} was measured on other models, LeNet-5 predicted from that, and run for real "
-      "(tandem check does this at length):\n\n{}{}\n",
+      "(tandem check does this thoroughly):\n\n{}{}\n",
       backend.describe(), table.text(true, columns),
-      busy.empty() ? "" : fmt::format("These errors say little: {}.\n", busy));
+      busy.empty() ? "" : fmt::format("These errors mean little: {}.\n", busy));
 }
 
 int demo(const Arguments& arguments) {

@@ -24,7 +24,7 @@ namespace {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// The first line that a program prints, or how to get it.
+/// The first line that a program prints, or how to install it.
 std::string tool(const std::vector<std::string>& argv, std::string_view package, std::string_view what_for) {
   try {
     const ChildResult result = run_child(argv, "", package, std::chrono::seconds(10));
@@ -44,7 +44,7 @@ std::string processor() {
   return "unknown";
 }
 
-/// The nodes of memory and the processors nearest to each.
+/// The memory nodes and the processors of each.
 void add_numa(Table& table) {
   for (int node = 0;; ++node) {
     std::ifstream file(fmt::format("/sys/devices/system/node/node{}/cpulist", node));
@@ -74,7 +74,7 @@ void add_links(Table& table) {
   try {
     text = run_child({"nvidia-smi", "topo", "-m"}, "", "", std::chrono::seconds(10)).out;
   } catch (const std::exception&) {
-    return;  // the row of the GPUs says what is missing
+    return;  // the GPUs' row says what is missing
   }
   std::istringstream lines(text);
   std::vector<std::string> heads;
@@ -113,8 +113,7 @@ void add_gpus(Table& table, const CudaFindings& cuda) {
   }
 }
 
-/// What computes two steps of a small model: how many calls that a library was asked for it takes, and why
-/// not all.
+/// Compiles two steps of a small model: how many calls libraries take, and why not all.
 std::string libraries_of(const char* model) {
   const Graph graph = Graph::load(model);
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
@@ -151,7 +150,7 @@ void add_libraries(Table& table) {
   }
 }
 
-/// The plugin, NVIDIA's libraries and the GPUs: where they are, or what is missing and how to get it.
+/// The plugin, NVIDIA's libraries and the GPUs: where they are, or what is missing and how to install it.
 void add_cuda(Table& table) {
   const CudaFindings& cuda = cuda_findings();
   const bool opened = cuda.plugin != nullptr;

@@ -18,7 +18,7 @@ std::string overview(int columns) {
   for (const Verb& verb : verbs_registry().all())
     verbs.add({"  " + std::string(verb.name), std::string(verb.summary)});
   return wrapped(
-      fmt::format("tandem {}: how fast, how stale and how big will training be on that machine?\n\n"
+      fmt::format("tandem {}: how fast will training be on that machine, how stale, and how much memory?\n\n"
                   "Usage: tandem VERB [options]      tandem VERB --help      tandem --version\n\n{}\n"
                   "Exit codes: 0 done, 1 a check failed, 2 wrong usage, 3 bad input, 4 a device or the "
                   "installation failed, 5 internal error, 130 interrupted. The result goes to stdout, "

@@ -27,7 +27,7 @@ std::vector<std::string> lookalikes(std::string_view text) {
 
 std::string valid_kinds() { return fmt::format("{}", fmt::join(import_kinds_registry().names(), ", ")); }
 
-/// `kind` empty: by what the text looks like.
+/// `kind` empty: recognised by the text.
 ImportFile open(const std::string& kind, const std::string& name) {
   ImportFile file{kind, name == "-" ? "stdin" : name, read_file(name, kLimit)};
   const std::string called = printable(file.name);
@@ -52,7 +52,7 @@ ImportFile open(const std::string& kind, const std::string& name) {
   return file;
 }
 
-/// Kinds stand before the files that they speak of: "topo-m a.txt nccl-xml b.xml", or nothing but files.
+/// Kinds precede the files that they apply to: "topo-m a.txt nccl-xml b.xml"; or only files.
 std::vector<ImportFile> open_all(const std::vector<std::string>& words) {
   std::vector<ImportFile> files;
   std::string kind;
@@ -107,8 +107,8 @@ std::vector<Option> all_flags() {
 const std::string& import_details() {
   static const std::string text = [] {
     std::string out =
-        "Several sources of one machine are joined, and contradictions named.\n\nKinds (left out, a file's "
-        "kind is told by its content):\n";
+        "Several sources of one machine are joined, and contradictions named.\n\nKinds (by default "
+        "recognised from the content):\n";
     for (const ImportKind& kind : import_kinds_registry().all())
       out += fmt::format("  {:<12} {}\n", kind.name, kind.summary);
     return out +

@@ -34,7 +34,7 @@ Table kernels() {
   return table;
 }
 
-/// Of kernels alone, described or measured: the folder also holds what collectives cost.
+/// Profiles of kernels only, described or measured: the folder also holds collectives.
 Table profiles() {
   Table table({{"name"}, {"summary"}});
   for (const std::string& name : list_data("calibration/profiles")) {
@@ -45,7 +45,7 @@ Table profiles() {
   return table;
 }
 
-/// What was set on published rates, and on which.
+/// Constants that were fitted to published rates, and to which.
 Table constants() {
   Table table({{"file"}, {"constant"}, {"set on"}});
   for (const FittedConstant& c : fitted_constants()) table.add({c.file, c.name, c.rows});
@@ -62,7 +62,7 @@ const std::vector<ListKind>& kinds() {
   static const std::vector<ListKind> all = {
       {"models", [] { return named(list_models()); }},
       {"systems", [] { return named(list_systems()); },
-       "\nAny card in a desktop or server of stock figures: DEVICE-Nx, as rtx-4080-2x or l20-4x (N from 1 to "
+       "\nAny card in a typical desktop or server: DEVICE-Nx, as rtx-4080-2x or l20-4x (N from 1 to "
        "8).\n"
        "One of your own: tandem import, or a file (docs/formats/system.md).\n"},
       {"devices", [] { return named(list_devices()); },
@@ -118,7 +118,7 @@ void register_list(Registry<Verb>& registry) {
        .most_words = 1,
        .run = list,
        .details = "KIND is models, systems, devices, schemes, backends, collectives, schedules, kernels, "
-                  "layers, optimizers, profiles, constants (what was set on published rates) or verbs."});
+                  "layers, optimizers, profiles, constants (fitted to published rates) or verbs."});
 }
 
 }  // namespace tandem::app

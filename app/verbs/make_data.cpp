@@ -22,7 +22,7 @@ ImageSize read_size(const std::string& text, const Place& place) {
   return out;
 }
 
-/// Flags of one kind of data set are refused of the other.
+/// Options of one kind of data set are refused for the other.
 void only(const Arguments& a, std::initializer_list<const char*> others, const char* kind) {
   for (const char* flag : others) {
     if (a.has(flag)) throw UsageError(fmt::format("--{} is for {}", flag, kind));
@@ -37,8 +37,8 @@ int make_text(const Arguments& a, const std::string& path) {
   what.width = a.choice("type", "uint16", {"uint16", "uint32"}) == "uint16" ? 2 : 4;
   what.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
   const double entropy = make_tokens(what, path);
-  note(a, fmt::format("{}: {} tokens; a loss of {:.3f} knows how often each comes and no more", path,
-                      what.tokens, entropy));
+  note(a, fmt::format("{}: {} tokens; a loss of {:.3f} means knowing only the frequencies", path, what.tokens,
+                      entropy));
   return 0;
 }
 
@@ -57,7 +57,7 @@ int make_data(const Arguments& a) {
   what.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
   make_images(what, path);
   const StoredData made = StoredImages::open(path).describe();
-  note(a, fmt::format("{}: {} samples of {:.0f} bytes in the mean", path, made.samples, made.bytes));
+  note(a, fmt::format("{}: {} samples of {:.0f} bytes on average", path, made.samples, made.bytes));
   return 0;
 }
 
@@ -69,21 +69,21 @@ void register_make_data(Registry<Verb>& registry) {
        .summary = "make a data set of pictures or tokens in storage, for run --data and predict --data",
        .usage = "FOLDER|FILE.rec|FILE.bin [options]",
        .flags = {{"samples", "N", "how many; default 256"},
-                 {"classes", "N", "of which so many in turn are one of each; default 10"},
+                 {"classes", "N", "number of classes; default 10"},
                  {"size", "WIDTH[xHEIGHT]", "in pixels; default 256"},
                  {"encoding", "jpeg|png", "default jpeg"},
                  {"quality", "N", "of JPEG, 1 to 100; default 90"},
                  {"tokens", "N", "of FILE.bin: how many; default 1000000"},
                  {"vocabulary", "N", "of FILE.bin: different ones; default 256"},
-                 {"type", "uint16|uint32", "of FILE.bin: how an id lies there; default uint16"},
+                 {"type", "uint16|uint32", "of FILE.bin: type of an id; default uint16"},
                  {"seed", "N", "of the noise; default 1"},
                  quiet_flag()},
        .least_words = 1,
        .most_words = 1,
        .run = make_data,
-       .details = "A folder gets a folder for each class, with a file for each picture; a name that ends in "
-                  ".rec becomes one record file (RecordIO), one that ends in .bin raw token ids, of which "
-                  "each is mostly followed by one of four. Each must be new.\n\nExamples\n"
+       .details = "A folder gets a subfolder per class with a file per picture; a name that ends in "
+                  ".rec becomes one record file (RecordIO), one that ends in .bin raw token ids, in which "
+                  "each is mostly followed by one of four. Existing files are refused.\n\nExamples\n"
                   "  tandem make-data images --samples 1000 --size 500x375\n"
                   "  tandem run --model resnet20-cifar --data images --decode-workers 1\n"
                   "  tandem make-data text.bin --vocabulary 64"});

@@ -12,7 +12,7 @@ namespace tandem::app {
 
 namespace {
 
-/// What is in the file at any time is whole: a program that is killed loses the graph under way.
+/// The file is whole at any time: a killed program loses only the current graph.
 void keep(const Arguments& a, const Measurements& m) {
   if (!a.has("out")) return;
   const std::string to = a.text("out", ""), part = to + ".part";
@@ -51,30 +51,28 @@ int measure(const Arguments& a) {
 void register_measure(Registry<Verb>& registry) {
   registry.add(
       {.name = "measure",
-       .summary = "run the calibration suite on this machine, every kernel timed where it stands",
+       .summary = "run the calibration suite on this machine and time every kernel in place",
        .usage = "--out measurements.json [options]",
-       .flags =
-           {{"backend", "NAME", "cpu (default), cuda"},
-            {"precision", "LIST",
-             "fp32 (default); on GPUs of fp32, tf32, bf16, fp16, fp8, default fp32,tf32,bf16"},
-            {"quick", "", "fewer iterations and repetitions"},
-            {"workers", "N",
-             "with at most so many workers; default as many as there are cores or, on GPUs, as share one, "
-             "at most 8, --quick 2"},
-            {"repetitions", "N",
-             "measure so often, the fastest repetition of each graph counts; default 5, cuda or "
-             "--quick 2, with both 1",
-             false, "turns"},
-            out_flag(),
-            quiet_flag()},
+       .flags = {{"backend", "NAME", "cpu (default), cuda"},
+                 {"precision", "LIST",
+                  "fp32 (default); on GPUs of fp32, tf32, bf16, fp16, fp8, default fp32,tf32,bf16"},
+                 {"quick", "", "fewer iterations and repetitions"},
+                 {"workers", "N",
+                  "at most this many workers; default one per core or, on GPUs, as many as share one, at "
+                  "most 8, with --quick 2"},
+                 {"repetitions", "N",
+                  "repetitions, of which the fastest of each graph counts; default 5, with cuda or --quick "
+                  "2, with both 1",
+                  false, "turns"},
+                 out_flag(),
+                 quiet_flag()},
        .run = measure,
-       .details =
-           "After each graph the file is written anew. Leave the machine alone meanwhile: launches during "
-           "which another program took the core "
-           "are left out, but caches and clocks are shared. Where others use them too, more repetitions "
-           "help. What others took is said before and after, and kept under \"run\".\n\nExample\n"
-           "  tandem measure --out m.json && tandem fit m.json --out here.json\n"
-           "  tandem predict --model vgg8-cifar10 --system local --profile here.json --devices 1,2"});
+       .details = "The file is rewritten after each graph. Keep the machine idle: launches during which "
+                  "another program took the core are left out, but caches and clocks are shared; if others "
+                  "use them, more repetitions help. The load of other programs is reported before and after, "
+                  "and kept under \"run\".\n\nExample\n"
+                  "  tandem measure --out m.json && tandem fit m.json --out here.json\n"
+                  "  tandem predict --model vgg8-cifar10 --system local --profile here.json --devices 1,2"});
 }
 
 }  // namespace tandem::app

@@ -28,7 +28,7 @@ std::string output_folder(const Arguments& arguments) {
   return folder;
 }
 
-/// `base(kind)`: where a picture of that kind goes.
+/// `base(kind)`: the file name of a picture of that kind.
 using Base = std::function<std::string(std::string_view kind)>;
 
 std::vector<std::string> draw_reports(const std::vector<Report>& reports, const std::string& wanted,
@@ -46,7 +46,7 @@ std::vector<std::string> draw_reports(const std::vector<Report>& reports, const 
   return written;
 }
 
-/// Of every report on the most devices of its series.
+/// One picture per report on the most devices of its series.
 void draw_links(const std::vector<Report>& reports, const std::string& system, const std::string& base,
                 std::vector<std::string>& written) {
   const auto series = series_of(reports);
@@ -58,8 +58,7 @@ void draw_links(const std::vector<Report>& reports, const std::string& system, c
   }
 }
 
-/// Not asked for: nothing of reports without links, as those of real runs are, and a note where the machine
-/// is unknown.
+/// Unless asked for, reports without links (of real runs) are skipped, and an unknown machine is a note.
 void draw_links_if_known(const Arguments& arguments, std::vector<Report> reports, const std::string& base,
                          std::vector<std::string>& written) {
   std::erase_if(reports, [](const Report& r) { return r.links.empty(); });
@@ -72,7 +71,7 @@ void draw_links_if_known(const Arguments& arguments, std::vector<Report> reports
 
 using Draw = std::vector<std::string> (*)(const Json& document, const std::string& base);
 
-/// The files of documents that have a picture of their own, numbered from the second on.
+/// The documents with a picture each, numbered from the second on.
 void draw_each(const std::vector<Json>& documents, Draw draw, const std::string& base,
                std::vector<std::string>& written) {
   for (std::size_t i = 0; i < documents.size(); ++i) {

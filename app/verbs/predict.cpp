@@ -31,7 +31,7 @@ std::string scheme_text(const ResolvedScheme& scheme) {
   return options.empty() ? scheme.name : fmt::format("{} ({})", scheme.name, options);
 }
 
-/// Of a split model, where all device counts that are asked about have as many; else 0.
+/// Of a split model, if all device counts have the same; else 0.
 int64_t micro_batches(const Question& q) {
   if (q.scheme.scheme->pipeline == nullptr) return 0;
   std::set<int64_t> counts;
@@ -48,7 +48,7 @@ std::string parameters_text(const Graph& graph) {
                      : fmt::format("{}, {} of them learned", all, count_text(static_cast<double>(learned)));
 }
 
-/// ", these in bf16": weights that stay, where they are kept in the format that is computed with.
+/// ", these in bf16": frozen weights, if kept in the format of the computation.
 std::string kept_text(const Question& q) {
   const bool half = std::find(q.memory.begin(), q.memory.end(),
                               std::pair<std::string, std::string>{"weights", "half"}) != q.memory.end();
@@ -77,7 +77,7 @@ std::string heading(const Question& q) {
   return out;
 }
 
-/// Every note once, with the device counts it is about where these are not all.
+/// Every note once, with the device counts it applies to if these are not all.
 std::string remarks(const std::vector<Report>& reports) {
   std::vector<std::pair<std::string, std::vector<int64_t>>> notes;
   for (const Report& r : reports) {
@@ -103,7 +103,7 @@ std::string remarks(const std::vector<Report>& reports) {
   return out;
 }
 
-/// A line for each device count that was asked about.
+/// A line per device count.
 std::string side_by_side_lines(const std::vector<Report>& reports) {
   std::string out;
   for (const Report& r : reports) out += side_by_side_line(r);
@@ -117,10 +117,9 @@ int run_predict(const Arguments& arguments) {
   Question question = read_question(arguments);
   question.timeline = format == "json" && !arguments.has("no-timeline");
   if (arguments.has("elasticities")) {
-    if (question.failures)
-      refuse_option("elasticities", "is another question than that of failures: ask them apart");
+    if (question.failures) refuse_option("elasticities", "cannot be combined with failures: ask for them apart");
     Progress progress(arguments);
-    progress.show("turning each resource of the machine ...");
+    progress.show("varying each resource of the machine ...");
     const auto all = elasticities(question);
     progress.show("");
     const std::string result = elasticities_as(question, all, format, result_columns(arguments));
@@ -136,7 +135,7 @@ int run_predict(const Arguments& arguments) {
       reports.push_back(predict(question, n));
     }
   }
-  if (format == "csv") put_result(arguments, report_csv(reports));  // of what does not fit, too
+  if (format == "csv") put_result(arguments, report_csv(reports));  // including those that do not fit
   check_fits(question, reports);
   if (format == "json") {
     put_result(arguments, reports_to_json(reports, arguments.has("reproducible")));
@@ -156,8 +155,8 @@ int run_predict(const Arguments& arguments) {
 void register_predict(Registry<Verb>& registry) {
   auto flags = question_options();
   flags.insert(flags.end(), {{"elasticities", "",
-                              "instead: by how many per cent the throughput grows with each link, store, the "
-                              "devices' and servers' speed, and what it would be without their limit"},
+                              "instead: per cent of throughput per per cent of each link, storage, device "
+                              "and server speed, and the throughput without their limit"},
                              question_flag(),
                              format_flag(),
                              out_flag(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemes to the same loss: the predicted and the executed order by time.
+// Schemes race to the same loss: predicted and executed order by time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,11 +47,11 @@ RaceTask read_task(const Arguments& a) {
   t.rate_limit = a.text("rate-limit", "");
   if (a.has("rate-limit")) a.value("rate-limit", "", parse_bandwidth);
   if (t.throttle > 1 && !t.rate_limit.empty())
-    throw UsageError("--throttle and --rate-limit are two machines: give one");
+    throw UsageError("--throttle and --rate-limit cannot be combined");
   return t;
 }
 
-/// --profile, or one made now.
+/// --profile, or one measured now.
 std::string profile_of(const Arguments& a, Progress& progress) {
   if (a.has("profile")) {
     if (a.text("profile", "") != "stock") MachineProfile::find(a.text("profile", ""), Precision::fp32);
@@ -66,7 +66,7 @@ std::string profile_of(const Arguments& a, Progress& progress) {
   return file;
 }
 
-/// "4 min" of work that is left.
+/// "4 min" of remaining work.
 std::string minutes(double seconds) {
   return seconds < 90 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60);
 }
@@ -75,12 +75,13 @@ double seconds_since(std::chrono::steady_clock::time_point began) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
-/// Round by round, so that what the machine does meanwhile meets all schemes alike: a seed of each, and until
+/// Round by round, so that the machine's drift affects all schemes equally: one seed of each and, until there
+/// are enough, a run for its rate.
 /// there are enough a run for its rate.
 void run_all(Race& race, RaceResults& results, Progress& progress) {
   const int64_t rounds = std::max(race.task.seeds, race.rate_runs);
   const auto began = std::chrono::steady_clock::now();
-  int64_t made = 0;  // rounds that were not known
+  int64_t made = 0;  // rounds that were missing
   std::string left;
   for (int64_t round = 1; round <= rounds && !interrupted; ++round) {
     const int64_t known = results.size();
@@ -257,38 +258,37 @@ int race(const Arguments& a) {
 void register_race(Registry<Verb>& registry) {
   registry.add(
       {.name = "race",
-       .summary =
-           "schemes to the same loss on this machine: the predicted order by time beside the executed one",
+       .summary = "race schemes to the same loss on this machine: predicted against executed order by time",
        .usage = "[options]",
-       .flags =
-           {{"schemes", "NAME[:key=value,...],...", "who takes part; default nine of all families", true},
-            {"devices", "N[,N...]", "worker counts; default 2,4"},
-            {"model", "NAME|FILE", "what to train; default digits-mlp:hidden=256"},
-            {"data", "NAME|FILE", "on what; default teacher (docs/progress.md)"},
-            {"target-loss", "LOSS", "where a run ends; default 1.5"},
-            {"loss-window", "SAMPLES",
-             "the loss is the mean of so many samples trained on last; default 2048"},
-            {"batch", "N", "samples per worker and iteration; default 8"},
-            {"large-batch", "N", "steps of one worker's second reference; default 16 times --batch"},
-            {"most-samples", "N", "a run that is not there by then counts as that late; default 200000"},
-            {"seeds", "N", "runs of each; default 20"},
-            {"throttle", "FACTOR", "the last worker's calls take so many times as long; default 1"},
-            {"rate-limit", "BANDWIDTH", "each worker is a node, with links of so much, e.g. 10Mbit/s"},
-            {"profile", "FILE|stock", "of this machine, from tandem fit; default: measured now"},
-            {"repetitions", "N", "of measuring; default 2"},
-            {"rate-runs", "N", "runs of each for its rate; default 5"},
-            {"results", "FILE",
-             "grows with every run; given again, a race that was cut off goes on, with more seeds if asked"},
-            {"least-tau", "TAU", "exit with 1 where an order agrees less"},
-            format_flag(),
-            out_flag(),
-            quiet_flag()},
+       .flags = {{"schemes", "NAME[:key=value,...],...", "the schemes; default nine of all families", true},
+                 {"devices", "N[,N...]", "worker counts; default 2,4"},
+                 {"model", "NAME|FILE", "what to train; default digits-mlp:hidden=256"},
+                 {"data", "NAME|FILE", "on what; default teacher (docs/progress.md)"},
+                 {"target-loss", "LOSS", "where a run ends; default 1.5"},
+                 {"loss-window", "SAMPLES", "the loss is the mean of this many last samples; default 2048"},
+                 {"batch", "N", "samples per worker and iteration; default 8"},
+                 {"large-batch", "N", "steps of one worker's second reference; default 16 times --batch"},
+                 {"most-samples", "N",
+                  "a run that has not reached the loss by then counts as that late; default 200000"},
+                 {"seeds", "N", "runs of each; default 20"},
+                 {"throttle", "FACTOR", "the last worker's calls take this many times as long; default 1"},
+                 {"rate-limit", "BANDWIDTH",
+                  "each worker is a node with links of this bandwidth, e.g. 10Mbit/s"},
+                 {"profile", "FILE|stock", "of this machine, from tandem fit; default: measured now"},
+                 {"repetitions", "N", "of measuring; default 2"},
+                 {"rate-runs", "N", "runs of each for its rate; default 5"},
+                 {"results", "FILE",
+                  "record of all runs; given again, an interrupted race continues, with more seeds if asked"},
+                 {"least-tau", "TAU", "exit with 1 if an order agrees less"},
+                 format_flag(),
+                 out_flag(),
+                 quiet_flag()},
        .run = race,
        .details =
            "One worker is run in small and in large steps, each at the best of several learning rates. From "
            "that, samples to the target and learning rates of all schemes follow by published formulas, and "
-           "from the profile their rates. Then all are executed, with as many seeds, and in runs of their "
-           "own for their rates: time is the seeds' median of samples over the upper quartile of rates.\n\n"
+           "from the profile their rates. Then all are executed with that many seeds, and separately for "
+           "their rates: time is the seeds' median of samples over the upper quartile of rates.\n\n"
            "Example\n  tandem race --devices 2 --seeds 20 --least-tau 0.8"});
 }
 

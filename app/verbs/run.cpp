@@ -24,11 +24,11 @@ namespace tandem::app {
 
 namespace {
 
-/// What the options say, owned.
+/// The parsed options; owns what it names.
 struct RunRequest {
   Graph graph;
   ResolvedScheme scheme;
-  ResolvedScheme alone;  ///< of one worker where the scheme takes several to hold a model
+  ResolvedScheme alone;  ///< for one worker, if the scheme needs several to hold a model
   std::optional<Dataset> data, test;
   std::optional<StoredImages> stored;
   std::optional<TokenFiles> tokens;
@@ -46,8 +46,7 @@ Execution::Rate read_rate(const Arguments& a) {
   r.scale = a.has("lr-scale");
   r.warmup = a.integer("lr-warmup", 0, 0, 1'000'000'000);
   r.by_staleness = a.has("lr-by-staleness");
-  if (a.has("lr-warmup") && !r.scale)
-    throw UsageError("--lr-warmup rises to the scaled rate: say --lr-scale too");
+  if (a.has("lr-warmup") && !r.scale) throw UsageError("--lr-warmup needs --lr-scale");
   return r;
 }
 
@@ -91,9 +90,7 @@ void read_checkpoint(const Arguments& a, RunRequest& request) {
   if (request.start) request.execution.start = &*request.start;
   if (a.has("checkpoint-every")) {
     a.required("checkpoint", "--checkpoint state.tandem");
-    if (a.has("target-loss"))
-      throw UsageError(
-          "--target-loss watches one run, and --checkpoint-every makes several: give one of them");
+    if (a.has("target-loss")) throw UsageError("--target-loss and --checkpoint-every cannot be combined");
     if (ranks().several())
       throw UsageError("--checkpoint-every is for one process: under mpirun the state is kept at the end");
   }
@@ -106,7 +103,7 @@ void read_checkpoint(const Arguments& a, RunRequest& request) {
                      fmt::format("there is no folder {}", printable(folder.string())));
 }
 
-/// A run of one worker for the speed-up has no server in any scheme.
+/// A run of one worker for the speed-up has no server, whatever the scheme.
 void check_staleness(const RunRequest& request) {
   if (!request.execution.rate.by_staleness) return;
   Execution e = request.execution;
@@ -151,7 +148,7 @@ void read_data(const Arguments& a, RunRequest& request) {
   e.data = &*request.data;
 }
 
-/// Without --devices: all GPUs that are there, or two processors.
+/// Without --devices: all GPUs, or two processors.
 int64_t usual_devices(const Execution& e) {
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   if (e.backend->units != nullptr && e.backend->missing().empty())
@@ -193,17 +190,18 @@ std::unique_ptr<RunRequest> read_request(const Arguments& a) {
   e.job.precision = read_precision(a, *e.backend);
   e.job.optimizer = &a.value("optimizer", "momentum", optimizer);
   if (!e.job.optimizer->updates())
-    refuse_option("optimizer", "a run updates parameters; \"none\" is for predictions alone");
+    refuse_option("optimizer", "a run updates parameters; \"none\" is only for predictions");
   if (!e.job.optimizer->executed())
     refuse_option("optimizer", fmt::format("\"{}\" is only predicted so far", e.job.optimizer->name));
   e.job.recompute = a.value("recompute", e.job.scheme->recompute.text(), parse_recompute);
   e.job.offload = a.value("offload", "off", parse_offload);
   if (e.job.offload.activations)
     refuse_option("offload",
-                  "activations are offloaded in predictions alone; a run has optimizer, gradients and "
+                  "activations are offloaded only in predictions; a run has optimizer, gradients and "
                   "parameters");
   e.job.sync_batch_norm = read_batch_norm(a);
-  // Of a device that is timed from afar some steps are timed op by op, some issued so, the others replayed.
+  // If a device is timed from the host, some steps are timed op by op, some issued op by op, the others
+  // replayed.
   const bool afar = e.backend->asynchronous;
   e.iterations = static_cast<int32_t>(a.integer("iterations", afar ? 100 : 30, 1, 100'000'000));
   e.warmup = static_cast<int32_t>(
@@ -243,8 +241,8 @@ Keep kept(const Arguments& a, const RunRequest& request, int64_t devices) {
   return keep;
 }
 
-/// One run of so many devices, with a line of progress.
-/// With the batches that the workers are to have, measured where they go by speed, and what can stop it.
+/// One run on that many devices, with a line of progress; with the workers' batches (measured if they go by
+/// speed), and what can stop it.
 Execution ready(const RunRequest& request, int64_t devices, Progress& progress) {
   Execution e = execution_of(request, devices);
   if (request.asked.split == BatchSplit::speed && devices > 1) {
@@ -263,7 +261,7 @@ ExecutionResult run_once(const Arguments& a, const RunRequest& request, int64_t 
     progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s",
                               std::min(i + 1, e.iterations), e.iterations));
   };
-  if (iterations < request.execution.iterations) e.target.reset();  // only a rate is asked for
+  if (iterations < request.execution.iterations) e.target.reset();  // only a rate is needed
   return execute(e, kept(a, request, devices));
 }
 
@@ -271,8 +269,8 @@ Checkpoint state_of(const ExecutionResult& r, int64_t iteration) {
   return {iteration, r.parameters, r.state, r.buffers, r.averaging};
 }
 
-/// The run, in pieces of --checkpoint-every iterations, each of which goes on from what the one before left
-/// in the file. Rates are those of the last piece.
+/// The run in pieces of --checkpoint-every iterations; each continues from the state that the previous one
+/// wrote. Rates are those of the last piece.
 ExecutionResult run_in_pieces(const Arguments& a, const RunRequest& request, int64_t devices,
                               Progress& progress) {
   const int32_t all = request.execution.iterations;
@@ -303,12 +301,12 @@ ExecutionResult run_in_pieces(const Arguments& a, const RunRequest& request, int
       save_checkpoint(a.text("checkpoint", ""), request.graph, *request.execution.job.optimizer, state);
   }
   if (static_cast<int32_t>(out.losses.size()) > piece)
-    out.report.notes.push_back(fmt::format(
-        "the state was kept after every {} iterations; rates are of those behind the last time", piece));
+    out.report.notes.push_back(
+        fmt::format("the state was written every {} iterations; rates are those after the last time", piece));
   return out;
 }
 
-/// Of this run: when the loss was there, and what its gradients' noise makes samples worth.
+/// Of this run: when the loss was reached, and what samples are worth with its gradients' noise.
 void add_progress_of(const Arguments& a, const RunRequest& request, ExecutionResult& r) {
   Report& report = r.report;
   if (a.has("measure-noise") && report.devices > 1) {
@@ -317,7 +315,7 @@ void add_progress_of(const Arguments& a, const RunRequest& request, ExecutionRes
     if (noise)
       report.training.noise = {noise->samples, noise->low, noise->high};
     else
-      report.notes.push_back("the noise scale is not to be told: noise hides the gradient in so few steps");
+      report.notes.push_back("gradient noise scale not estimated: too few steps; raise --iterations");
   }
   if (!request.target) return;
   ProgressQuestion question = *request.target;
@@ -330,7 +328,7 @@ void add_progress_of(const Arguments& a, const RunRequest& request, ExecutionRes
   if (!request.execution.target) return;
   p.measured = r.samples_to_target.has_value();
   if (!p.measured) {
-    p.unknown = {fmt::format("samples to loss {:g}: it was not there after {} iterations", question.value,
+    p.unknown = {fmt::format("samples to loss {:g}: not reached after {} iterations", question.value,
                              request.execution.iterations)};
     return;
   }
@@ -350,9 +348,8 @@ void finish(const Arguments& a, const RunRequest& request, ExecutionResult& r) {
   if (request.execution.backend->name == "null") r.report.training.real = false;
   add_progress_of(a, request, r);
   if (r.report.training.real && !std::isfinite(r.report.training.last_loss))
-    r.report.notes.push_back(
-        fmt::format("training diverged: the loss is no number any more (learning rate {:g})",
-                    request.execution.rate.base));
+    r.report.notes.push_back(fmt::format("training diverged: the loss is not a number (learning rate {:g})",
+                                         request.execution.rate.base));
   if (request.test && r.report.training.real)
     r.report.training.accuracy = accuracy(request.graph, *request.execution.backend, *request.test, r);
   if (!a.has("checkpoint")) return;
@@ -361,7 +358,7 @@ void finish(const Arguments& a, const RunRequest& request, ExecutionResult& r) {
                   state_of(r, before + static_cast<int64_t>(r.losses.size())));
 }
 
-/// Of GPUs: what replaying a captured graph gains, and what libraries do.
+/// On GPUs: the gain from replaying a captured graph, and the share of library calls.
 std::string steps_text(const Report& r) {
   std::string out;
   if (r.iteration_eager > 0 && r.iteration_replayed > 0)
@@ -422,10 +419,10 @@ int run(const Arguments& a) {
     const bool lists_one =
         std::find(request->devices.begin(), request->devices.end(), 1) != request->devices.end();
     const int32_t all = request->execution.iterations;
-    if (!lists_one) {  // the speed-up's base: a rate needs no more iterations than this
+    if (!lists_one) {  // for the speed-up: a rate needs no more iterations than this
       const int32_t few = std::min(all, request->execution.warmup + 30);
       if (ranks().rank == 0) one = run_once(a, *request, 1, few, progress).report.samples_per_second;
-      meet_ranks();  // nobody computes beside it
+      meet_ranks();  // nobody computes at the same time
     }
     for (const int64_t n : request->devices) {
       if (interrupted) break;
@@ -436,7 +433,7 @@ int run(const Arguments& a) {
       ExecutionResult r = a.has("checkpoint-every") ? run_in_pieces(a, *request, n, progress)
                                                     : run_once(a, *request, n, all, progress);
       if (n == 1) meet_ranks();
-      if (ranks().rank > 0) continue;  // the first one speaks for all
+      if (ranks().rank > 0) continue;  // rank 0 reports for all
       if (n == 1) one = r.report.samples_per_second;
       finish(a, *request, r);
       reports.push_back(std::move(r.report));
@@ -453,7 +450,7 @@ int run(const Arguments& a) {
     else
       put_page(a, format == "csv" ? report_csv(reports) : text(*request, reports, format, result_columns(a)));
   }
-  // Other processes of the same run are no other programs.
+  // Other processes of the same run do not count as other programs.
   if (!ranks().several() && request->execution.backend->on_processors) {
     if (const std::string busy = busy_while(load_between(before, host_usage())); !busy.empty()) note(a, busy);
   }
@@ -467,12 +464,11 @@ int run(const Arguments& a) {
 namespace {
 
 Option data_flag() {
-  return {
-      "data", "NAME|FILE|FOLDER",
-      "synthetic (default), digits, .csv files with the class last, joined by commas; pictures: a folder "
-      "with a folder of JPEG or PNG files for each class, or a .rec file; text of language models: "
-      "raw token ids in tokens:FILE.bin, several files joined by commas, a folder or a pattern, and behind "
-      "them type=uint16 (default) or type=uint32, skip=BYTES of a header"};
+  return {"data", "NAME|FILE|FOLDER",
+          "synthetic (default), digits, .csv files with the class last, joined by commas; pictures: a folder "
+          "with a folder of JPEG or PNG files for each class, or a .rec file; text of language models: raw "
+          "token ids in tokens:FILE.bin, several files joined by commas, a folder or a pattern, followed by "
+          "type=uint16 (default) or type=uint32, skip=BYTES of a header"};
 }
 
 std::vector<Option> run_flags() {
@@ -484,7 +480,8 @@ std::vector<Option> run_flags() {
        "first, for the speed-up"},
       {"batch", "N", "samples per worker and iteration; default 32"},
       batch_split_flag(),
-      {"backend", "NAME", "cpu (default), null (threads that compute nothing), cuda where its plugin is"},
+      {"backend", "NAME",
+       "cpu (default), null (threads that compute nothing), cuda if its plugin is installed"},
       {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
       {"route", "NAME",
        "between GPUs: auto (default), peer (directly, or refused) or staged (through host memory)"},
@@ -497,7 +494,7 @@ std::vector<Option> run_flags() {
       {"optimizer", "NAME", "momentum (default) or another (tandem list optimizers)"},
       recompute_flag(),
       {"offload", "off|WHAT[+WHAT...]",
-       "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "
+       "what is kept in the host's memory: optimizer (its state; the host makes the update), gradients, "
        "parameters (zero:stage=3); default off"},
       batch_norm_flag(),
       {"learning-rate", "RATE", "default 0.01"},
@@ -509,9 +506,9 @@ std::vector<Option> run_flags() {
       data_flag(),
       {"threads", "N", "processors that compute together for one worker; default 1"},
       {"bind", "core|numa|none",
-       "what a worker's threads are bound to: processors of their own (default), those of a NUMA node, to "
+       "what a worker's threads are bound to: their own processors (default), those of a NUMA node, to "
        "which workers are dealt out evenly, or nothing"},
-      {"nodes", "N", "emulate so many nodes: messages between them go over TCP"},
+      {"nodes", "N", "emulate this many nodes: messages between them go over TCP"},
       {"rate-limit", "BANDWIDTH", "slow the links between nodes down, e.g. 1Gbit/s", false, "pace"},
       {"added-latency", "TIME", "and delay what arrives, e.g. 50us", false, "pace-latency"},
       {"throttle", "WORKER=FACTOR",
@@ -521,7 +518,7 @@ std::vector<Option> run_flags() {
       {"checkpoint-every", "N",
        "with --checkpoint: write it after every N iterations too, of which a run that is cut off loses no "
        "more"},
-      {"resume", "", "begin with the state in --checkpoint"},
+      {"resume", "", "start from the state in --checkpoint"},
       format_flag(),
       out_flag(),
       no_timeline_flag(),
@@ -531,7 +528,7 @@ std::vector<Option> run_flags() {
   out.insert(out.end() - 5, progress.begin(), progress.end());
   out.insert(out.end() - 5,
              {{"loss-window", "SAMPLES",
-               "with --target-loss: the loss is the mean of so many samples trained on last; default 1024"},
+               "with --target-loss: the loss is the mean of this many last samples; default 1024"},
               {"measure-noise", "",
                "measure the gradient noise scale from each worker's gradients and their sum: two workers or "
                "more with --scheme allreduce"}});

@@ -45,22 +45,21 @@ void register_show(Registry<Verb>& registry) {
   const std::vector<Option> board = board_flags();  // of show system, too
   registry.add(
       {.name = "show",
-       .summary =
-           "one component whole: a model's layers, a system's links and routes, a compiled scheme, what "
-           "measured kernels reach",
+       .summary = "everything about one component: a model's layers, a system's links and routes, a compiled "
+                  "scheme, what measured kernels reach",
        .usage = "KIND NAME [options]",
        .flags =
            {{"format", "FORMAT", "text (default), json, or dot (Graphviz; model and system)"},
             {"out", "FILE", "write it there; FILE.png or FILE.svg of a model, system or schedule is drawn"},
             {"model", "NAME", "show scheme: compile the scheme for this model and print the program"},
-            {"devices", "N", "show scheme, show collective: for so many devices; default 4"},
+            {"devices", "N", "show scheme, show collective: number of devices; default 4"},
             {"system", "NAME", "show scheme: the machine that decides how devices fall into nodes"},
             {"batch", "N", "show model, show scheme: samples per device; default 1 and 32"},
             {"precision", "FORMAT",
              "show model, show scheme: fp32 (default), tf32, fp16, bf16, fp8; show profile: default every "
              "one measured"},
             {"optimizer", "NAME", "show scheme: default momentum"},
-            {"recompute", "off|blocks|...", "show scheme: what backward makes again; default off"},
+            {"recompute", "off|blocks|...", "show scheme: what backward recomputes; default off"},
             {"offload", "WHAT[+WHAT...]",
              "show scheme: to the host's memory: optimizer, gradients, parameters; default off"},
             {"stages", "P", "show schedule: of a pipeline; default 4"},
@@ -77,7 +76,7 @@ void register_show(Registry<Verb>& registry) {
        .run = show,
        .details =
            "KIND is model, system, scheme, device, layer, collective, schedule or profile (of a measured "
-           "machine: what its kernels reach beside the roofline and the stock curves).\n\nExamples\n"
+           "machine: what its kernels reach compared with the roofline and the stock curves).\n\nExamples\n"
            "  tandem show system dgx1-v100 --out dgx1.svg\n"
            "  tandem show scheme pytorch-ddp --model lenet5 --devices 4\n"
            "  tandem show schedule 1f1b --stages 4 --microbatches 8\n"

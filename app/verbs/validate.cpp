@@ -18,7 +18,7 @@ namespace tandem::app {
 
 namespace {
 
-/// Beside the document: the folders of its pages and of the tables.
+/// Next to the document: the folders of its pages and of the tables.
 constexpr const char *kPages = "docs/validation", *kTables = "calibration/validation";
 
 std::filesystem::path folder_beside(const Arguments& arguments, const char* name) {
@@ -30,7 +30,7 @@ std::filesystem::path folder_beside(const Arguments& arguments, const char* name
   return folder;
 }
 
-/// Writes a table for each source and the picture of all rates into the folder that the document names.
+/// Writes a table per source and the picture of all rates into folders next to the document.
 void write_tables(const Arguments& arguments, const Comparisons& found) {
   const auto folder = folder_beside(arguments, kTables);
   const auto write = [&](const std::string& name, const std::string& text) {
@@ -55,7 +55,7 @@ void write_tables(const Arguments& arguments, const Comparisons& found) {
   }
 }
 
-/// The document with its pages beside it, or all of it on stdout.
+/// The document with its pages next to it, or all of it on stdout.
 void put_document(const Arguments& arguments, const Comparisons& found) {
   const auto pages = validation_pages(found);
   std::string document = validation_markdown(found.rows);
@@ -71,7 +71,7 @@ void put_document(const Arguments& arguments, const Comparisons& found) {
   put_result(arguments, std::move(document));
 }
 
-/// The section, or the rows, of what is published twice.
+/// The section, or the rows, of quantities published twice.
 int put_pairs(const Arguments& arguments) {
   if (arguments.has("pairs")) {
     const auto rows = validate_pairs();
@@ -158,7 +158,7 @@ void register_validate(Registry<Verb>& registry) {
        .run = run_validate,
        .details =
            "VALIDATION.md of the repository is made by: tandem validate --out VALIDATION.md. With --out and "
-           "md, the sections go to docs/validation beside the document, every row to "
+           "md, the sections go to docs/validation next to the document, every row to "
            "calibration/validation/SOURCE.csv, and the picture of all rates to rates.png and rates.svg "
            "there. Without --out all sections are one document."});
 }

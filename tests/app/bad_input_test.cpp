@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
             "advise_of_two_batches",
             {"advise", "--model", "lenet5", "--system", "dgx1-v100", "--batch", "8", "--global-batch", "8"},
             kUsage,
-            "give one of them"},
+            "use one of them"},
         BadWords{"advise_with_an_unknown_scheme",
                  {"advise", "--model", "lenet5", "--system", "dgx1-v100", "--schemes", "allredcue"},
                  kInput,

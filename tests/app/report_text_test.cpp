@@ -67,7 +67,7 @@ TEST(ReportText, EfficiencyAbovePerfectIsTheDividedUpdate) {
   served.kernels = {{"gemm", "", 0.95}};
   served.inputs = {{"scheme.server", "cpu"}};
   EXPECT_THAT(app::beyond_perfect_text({one, served}),
-              ::testing::EndsWith(", and beside 8 devices servers make it."));
+              ::testing::EndsWith(", and servers do it for 8 devices."));
   EXPECT_EQ(app::beyond_perfect_text({eight}), "") << "of one device nothing is known";
   eight.scaling_efficiency = 0.99;
   EXPECT_EQ(app::beyond_perfect_text({one, eight}), "");

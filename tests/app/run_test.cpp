@@ -97,7 +97,7 @@ TEST(Run, SaysThatTrainingDiverged) {
   const std::vector<std::string> fast = {"--learning-rate", "1e6"};
   const ChildResult text = run(fast);
   EXPECT_EQ(text.status, 0) << text.err;
-  EXPECT_THAT(text.out, HasSubstr("training diverged: the loss is no number any more (learning rate 1e+06)"));
+  EXPECT_THAT(text.out, HasSubstr("training diverged: the loss is not a number (learning rate 1e+06)"));
   std::vector<std::string> words = fast;
   words.insert(words.end(), {"--format", "json"});
   const std::string document = run(words).out;

@@ -55,7 +55,7 @@ gemm          forward              1          3    17.2 %       494    362      
 elementwise   backward-data        1          1    82.8 %     0.300   1200          25 %               0.31
 all                                2          4   100.0 %      85.5   1055          29 %               0.37
 
-0.2 % of the time passes between kernels; it counts with the one before.
+0.2 % of the time passes between kernels; it is counted with the preceding one.
 
 tf32: Roofline of h200-sxm: 494 TFLOP/s in products, 67 TFLOP/s in all other kernels, 4.8 TB/s. Stock curves with recipe pytorch-channels-last.
 

@@ -40,7 +40,7 @@ TEST(Sides, WhatWouldBeTheSameOrIsNobodysIsRefused) {
   const ChildResult same =
       tool({"compare", "dgx1-v100", "dgx1-v100", "--without", "nvlink", "--model", "lenet5"});
   EXPECT_EQ(same.status, 2);
-  EXPECT_THAT(same.err, HasSubstr("say of whom"));
+  EXPECT_THAT(same.err, HasSubstr("say to which side they apply"));
   EXPECT_EQ(tool({"compare", "dgx1-v100", "dgx1-v100", "--without", "B:nvlink", "--model", "lenet5"}).status,
             0);
   const ChildResult nobody = tool(with(kTwo, {"--swap", "C:device=rtx-4090"}));
