@@ -19,7 +19,7 @@ namespace tandem::exec {
 
 namespace {
 
-/// One line "v, v, ..., label" to values and a label.
+/// Parses a line "v, v, ..., label".
 void read_line(const std::string& line, const Place& place, std::size_t columns, Dataset& data) {
   std::size_t column = 0;
   const char* at = line.data();
@@ -46,7 +46,7 @@ void read_line(const std::string& line, const Place& place, std::size_t columns,
     throw InputError(place, fmt::format("{} columns where the first line has {}", column, columns));
 }
 
-/// Joined by commas where all of them end in .csv; else one name.
+/// The files if all names end in .csv; else one name.
 std::vector<std::string> csv_names(const std::string& text) {
   std::vector<std::string> names = split(text, ',');
   const bool files =
@@ -54,8 +54,8 @@ std::vector<std::string> csv_names(const std::string& text) {
   return files ? names : std::vector{text};
 }
 
-/// Adds the samples of a file, whose lines have `columns` numbers, or 0: as many as the first. Returns its
-/// end.
+/// Adds the samples of a file, whose lines have `columns` numbers, or 0: as many as the first line. Returns
+/// the number of columns.
 Place read_csv(const std::string& name, std::size_t& columns, Dataset& all) {
   const std::string path = name.ends_with(".csv") ? name : data_root() + "/exec/data/" + name + ".csv";
   std::ifstream file(path);
@@ -88,7 +88,7 @@ Dataset load_dataset(const std::string& name_or_file, bool test) {
   Place place;
   for (const std::string& name : csv_names(name_or_file)) place = read_csv(name, columns, all);
   const auto size = static_cast<int64_t>(columns) - 1;
-  // Values are brought to 0 .. 1: by the largest of all samples.
+  // Scales values to 0 .. 1 by the largest of all samples.
   const float top = *std::max_element(all.values.begin(), all.values.end());
   out.name = name_or_file;
   out.classes = all.classes;

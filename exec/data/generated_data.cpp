@@ -12,10 +12,10 @@ const std::vector<OptionSpec>& teacher_options() {
   using Type = OptionSpec::Type;
   static const std::vector<OptionSpec> options = {
       {"samples", Type::count, "16384", "samples to train on; a fourth as many are held out", "", 5, 4194304},
-      {"inputs", Type::count, "64", "numbers of a sample", "", 1, 4096},
-      {"classes", Type::count, "10", "that the teacher tells apart", "", 2, 1000},
-      {"decay", Type::real, "0.5", "of the inputs' deviations: input i has (i + 1)^-decay", "", 0, 4},
-      {"noise", Type::real, "0.2", "share of the samples that have any label", "", 0, 1},
+      {"inputs", Type::count, "64", "values per sample", "", 1, 4096},
+      {"classes", Type::count, "10", "number of classes", "", 2, 1000},
+      {"decay", Type::real, "0.5", "decay of the inputs' deviations: input i has (i + 1)^-decay", "", 0, 4},
+      {"noise", Type::real, "0.2", "share of samples with a random label", "", 0, 1},
       {"draw", Type::count, "1", "number of the teacher and its samples", "", 0, 1000000}};
   return options;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Data that are made, not read: tasks on which batch size and staleness tell.
+// Generated data: tasks whose loss depends on batch size and staleness.
 #include <string>
 #include <vector>
 
@@ -9,10 +9,10 @@
 
 namespace tandem::exec {
 
-/// Classes by a teacher, with wrong labels among them. Input i is normal with a standard deviation of (i +
-/// 1)^-decay, so that gradients differ by so much between directions; the class is that of the largest of
-/// `classes` linear functions of the inputs over their deviations, drawn once, or with probability `noise`
-/// any class. `test`: samples of its own. A pure function of the options. O(samples x inputs x classes).
+/// Classes by a teacher, some labels wrong. Input i is normal with standard deviation (i + 1)^-decay, so that
+/// the size of gradients differs between directions; the class is that of the largest of `classes` linear
+/// functions of the inputs over their deviations, drawn once, or with probability `noise` any class. `test`:
+/// separate samples. A pure function of the options. O(samples x inputs x classes).
 Dataset teacher_data(const Options& options, bool test);
 const std::vector<OptionSpec>& teacher_options();
 

@@ -28,7 +28,7 @@ void check_size(const ImageSize& size) {
                           size.height, kMostSide, kMostPixels));
 }
 
-/// libjpeg reports by a function that must not return; what it says is kept.
+/// libjpeg reports errors by a function that must not return; its message is kept.
 struct JpegErrors {
   jpeg_error_mgr base;
   std::jmp_buf back;
@@ -40,7 +40,7 @@ void leave_jpeg(j_common_ptr info) {
   errors->base.format_message(info, errors->text);
   std::longjmp(errors->back, 1);
 }
-/// A warning is damage that libjpeg fills with grey.
+/// A warning means damage that libjpeg fills with grey.
 void refuse_warnings(j_common_ptr info, int level) {
   if (level < 0) leave_jpeg(info);
 }
@@ -51,8 +51,8 @@ void catch_errors(JpegErrors& errors) {
   errors.base.emit_message = refuse_warnings;
 }
 
-/// Without objects that have destructors: libjpeg jumps out of it. Returns whether all went well. `to`: null:
-/// only the size is read.
+/// Without objects that have destructors, since libjpeg jumps out of it. Returns success. `to`: null: only
+/// the size is read.
 bool read_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, Encoded image, int channels,
                std::vector<uint8_t>* to) {
   if (setjmp(errors.back) != 0) return false;
@@ -110,7 +110,7 @@ class Png {
   }
   void read(int channels, std::vector<uint8_t>& to) {
     image_.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-    const png_color black{0, 0, 0};  // behind what is transparent
+    const png_color black{0, 0, 0};  // background of transparent pixels
     if (png_image_finish_read(&image_, &black, to.data(), 0, nullptr) == 0) fail();
   }
 
@@ -119,8 +119,8 @@ class Png {
   png_image image_{};
 };
 
-/// The largest centred part of `from` with the proportions of `to`: where it begins, and how long a pixel of
-/// `to` is in it.
+/// The largest centred part of `from` with the proportions of `to`: where it begins, and the size of a pixel
+/// of `to` in it.
 struct Cut {
   double left, top, step;
   Cut(ImageSize from, ImageSize to) {

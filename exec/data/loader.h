@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A worker's batches of stored pictures on their way through host memory. Internal to exec.
+// A worker's batches of stored images on their way through host memory. Internal to exec.
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -12,17 +12,17 @@
 
 namespace tandem::exec {
 
-/// Of the model's only input. Throws InputError where that takes no picture: one or three channels, then
-/// height and width, no tokens.
+/// The shape of the model's only input. Throws InputError if that does not take images: one or three
+/// channels, then height and width, no tokens.
 ImageShape image_shape(const ExecutionGraph& lowered);
 
-/// Calls `work(i, thread)` for i in 0 .. count - 1, by the calling thread and `threads` - 1 others, whichever
-/// is free; they live as long as the call. The first failure is thrown when all have ended.
+/// Calls `work(i, thread)` for i in 0 .. count - 1, on the calling thread and `threads` - 1 others, whichever
+/// is free; they live as long as the call. Throws the first failure when all have ended.
 void share_out(int64_t count, int64_t threads, const std::function<void(int64_t i, int64_t thread)>& work);
 
-/// Places for as many batches as Loading::prefetch says. A batch's read, decode and use follow each other,
-/// and a place's next batch is read when it was used: the Program's dependencies see to that. One thread
-/// reads, one decodes and one uses, each with helpers of its own.
+/// Slots for Loading::prefetch batches. A batch is read, decoded and used in this order, and a slot is read
+/// again only after its use: the Program's dependencies ensure that. One thread reads, one decodes and one
+/// uses, each with its own helpers.
 class Loader {
  public:
   struct Setup {
@@ -33,10 +33,10 @@ class Loader {
     uint64_t seed = 1;
   };
   explicit Loader(const Setup& setup);
-  /// Throw InputError with the data set and the sample of what is wrong.
+  /// Throw InputError naming the data set and the bad sample.
   void read(int64_t batch);
   void decode(int64_t batch);
-  /// Channels last, one sample behind the other.
+  /// Channels last, one sample after another.
   const std::vector<float>& values(int64_t batch) const { return at(batch).values; }
   const std::vector<int32_t>& labels(int64_t batch) const { return at(batch).labels; }
 

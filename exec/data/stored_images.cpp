@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr uint32_t kMagic = 0xced7230a, kLengthMask = (1U << 29) - 1;
 constexpr int64_t kRecordHead = 8, kImageHead = 24;
-constexpr int64_t kMostEncoded = int64_t{256} << 20;  ///< of a picture
+constexpr int64_t kMostEncoded = int64_t{256} << 20;  ///< of an image
 
 static_assert(std::endian::native == std::endian::little, "record files are little-endian");
 
@@ -108,7 +108,8 @@ Part read_part(const OpenFile& file, int64_t offset) {
   return part;
 }
 
-/// f(part, where its bytes are) for all parts of the record at `offset`; returns where the next one begins.
+/// Calls f(part, offset of its bytes) for all parts of the record at `offset`; returns the offset of the next
+/// one.
 template <typename F>
 int64_t each_part(const OpenFile& file, int64_t offset, F f) {
   int64_t bytes = 0;
@@ -124,7 +125,7 @@ int64_t each_part(const OpenFile& file, int64_t offset, F f) {
   }
 }
 
-/// Its parts joined, with the magic numbers that divided them.
+/// Its parts joined, with the magic numbers between them.
 void read_record(const OpenFile& file, int64_t offset, std::vector<uint8_t>& to) {
   to.clear();
   each_part(file, offset, [&](const Part& part, int64_t at) {
@@ -138,7 +139,7 @@ void read_record(const OpenFile& file, int64_t offset, std::vector<uint8_t>& to)
   });
 }
 
-/// What a record's first part begins with: how many labels, and one.
+/// The header of a record's first part: number of labels, and one label.
 struct ImageHead {
   uint32_t flag = 0;
   float label = 0;
@@ -326,10 +327,10 @@ void write_folder(const MadeImages& what, const std::string& path) {
 
 void make_images(const MadeImages& what, const std::string& path) {
   std::error_code failed;
-  if (fs::exists(path, failed)) unreadable(path, "is there already; a data set is made anew");
+  if (fs::exists(path, failed)) unreadable(path, "exists already");
   const std::string whole = path.substr(0, path.find_last_not_of('/') + 1), making = whole + ".part";
   try {
-    fs::remove_all(making);  // of one that was interrupted
+    fs::remove_all(making);  // left by an interrupted run
     path.ends_with(".rec") ? write_records(what, making) : write_folder(what, making);
     fs::rename(making, whole);
   } catch (const fs::filesystem_error& error) {

@@ -31,7 +31,7 @@ constexpr std::string_view kTokens = "tokens:";
   throw InputError(fmt::format("{}: {}", printable(path), why));
 }
 
-/// Files of a pattern of the shell's, in the order of their names.
+/// Files that match a shell pattern, in the order of their names.
 std::vector<std::string> matching(const std::string& pattern) {
   glob_t found{};
   const int status = glob(pattern.c_str(), 0, nullptr, &found);
@@ -217,7 +217,7 @@ int32_t TokenFiles::Window::at(int64_t position) const {
 bool is_tokens(const std::string& name) { return name.starts_with(kTokens) || name.ends_with(".bin"); }
 
 double make_tokens(const MadeTokens& what, const std::string& path) {
-  if (std::filesystem::exists(path)) refuse_file(path, "is there already");
+  if (std::filesystem::exists(path)) refuse_file(path, "exists already");
   if (what.width == 2 && what.vocabulary > 65536)
     throw InputError(fmt::format("{} ids do not fit uint16: --type uint32", what.vocabulary));
   const std::string making = path + ".part";

@@ -15,7 +15,7 @@ struct Wanted {
   CopyWish fp8 = {};
 };
 
-/// Parameters of which some call makes other numbers, by where they begin in the flat vector.
+/// Parameters that some call converts to other numbers, by their start in the flat vector.
 std::map<int64_t, Wanted> wanted(const Execution& e, const ExecutionGraph& lowered) {
   std::map<int64_t, Wanted> out;
   const auto add = [&](const std::vector<Call>& calls) {
@@ -39,7 +39,7 @@ std::map<int64_t, Wanted> wanted(const Execution& e, const ExecutionGraph& lower
   return out;
 }
 
-/// Does nothing but updates on the device write parameters, each once a step?
+/// Whether only updates on the device write parameters, each once per step.
 bool only_updates(const Execution& e, const Program& program, const Role& role) {
   const bool elsewhere = !program.stores.empty() || program.delay > 0 || program.sharding.state > 1 ||
                          e.job.offload.optimizer || averaging_vectors(program) > 0;
@@ -52,7 +52,7 @@ bool only_updates(const Execution& e, const Program& program, const Role& role) 
   });
 }
 
-/// Is the parameter within one bucket, which one op updates?
+/// Whether the parameter is within one bucket that one op updates.
 bool one_update(const Program& program, const Role& role, int64_t first, int64_t elements, uint32_t key) {
   const Bucket& b = program.buckets[key];
   const auto updates = std::count_if(role.ops.begin(), role.ops.end(), [&](const Op& op) {
@@ -69,7 +69,7 @@ Copies::Copies(const Execution& e, const Program& program, const Stages& stages,
   const Role& role = program.roles[at];
   const Held held = held_parameters(program, stages, device, false);
   const GatherBuffers& rooms = stages.gather_buffers(device).parameters;
-  std::map<int64_t, uint32_t> keys;  // by where buckets begin
+  std::map<int64_t, uint32_t> keys;  // by the start of the bucket
   for (uint32_t key = 0; key < program.buckets.size(); ++key) {
     if (program.buckets[key].role == at && program.buckets[key].elements > 0)
       keys.emplace(program.buckets[key].first, key);
@@ -89,7 +89,7 @@ Copies::Copies(const Execution& e, const Program& program, const Stages& stages,
     if (w.half) {
       piece_at_[first] = pieces_.size();
       pieces_.push_back({place, w.elements, words_});
-      words_ += (w.elements + 127) / 128 * 64;  // to 256 bytes, where libraries read fastest
+      words_ += (w.elements + 127) / 128 * 64;  // to 256 bytes, at which libraries read fastest
     }
     if (fp8) {
       matrix_at_[first] = matrices_.size();

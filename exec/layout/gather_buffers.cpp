@@ -15,7 +15,7 @@ namespace {
 
 using Keys = std::set<uint32_t>;
 
-/// Buckets of the role by where they begin.
+/// Buckets of the role by their start.
 std::map<int64_t, uint32_t> buckets_of(const Program& program, uint32_t role) {
   std::map<int64_t, uint32_t> out;
   for (uint32_t key = 0; key < program.buckets.size(); ++key) {
@@ -25,8 +25,8 @@ std::map<int64_t, uint32_t> buckets_of(const Program& program, uint32_t role) {
   return out;
 }
 
-/// [layer]: buckets of which calls of the layer's passes read parameters, or write gradients. A backward pass
-/// may run calls of forward once more.
+/// [layer]: buckets whose parameters the calls of the layer's passes read, or whose gradients they write. A
+/// backward pass may run calls of forward once more.
 class Uses {
  public:
   Uses(const Program& program, uint32_t role, const ExecutionGraph& lowered, TensorKind kind)
@@ -75,7 +75,7 @@ bool is_collective(const Program& program, const Op& op, CollKind kind, Payload 
   return op.kind == OpKind::collective && op.payload == payload && program.collectives[op.what].kind == kind;
 }
 
-/// Buckets of which each micro-batch's gradients are scattered, and that nothing works on whole behind that.
+/// Buckets whose gradients each micro-batch scatters, and which no later op uses whole.
 Keys scattered_each(const Program& program, const OpList& ops) {
   std::map<uint32_t, int32_t> count;
   int32_t micros = 1;
@@ -105,8 +105,8 @@ std::vector<Life> parameter_lives(const Program& program, uint32_t role, const E
     std::size_t life;
     bool used;
   };
-  std::map<uint32_t, Open> open;                  // [bucket]: its latest life, and whether a pass has read it
-  std::map<uint32_t, std::vector<uint32_t>> odd;  // read in front of what brings it
+  std::map<uint32_t, Open> open;  // [bucket]: its latest lifetime, and whether a pass has read it
+  std::map<uint32_t, std::vector<uint32_t>> odd;  // read before what brings it
   for (uint32_t i = 0; i < ops.size(); ++i) {
     const Op& op = ops[i];
     const bool comes = op.kind == OpKind::copy && op.lane == Lane::reload && offloaded;
@@ -140,7 +140,7 @@ std::vector<Life> gradient_lives(const Program& program, uint32_t role, const Ex
   const OpList& ops = program.roles[role].ops;
   const Keys scattered = scattered_each(program, ops);
   const Uses uses(program, role, lowered, TensorKind::parameter_gradient);
-  std::map<uint32_t, std::size_t> open;  // [bucket]: its life, until it is scattered
+  std::map<uint32_t, std::size_t> open;  // [bucket]: its lifetime, until it is scattered
   const auto touches = [&](uint32_t key, uint32_t op) {
     const auto [at, fresh] = open.try_emplace(key, out.size());
     if (fresh) out.push_back({key, {}, false});
@@ -177,7 +177,7 @@ std::vector<uint32_t> ends_of_lanes(const OpList& ops, const Life& life, bool la
   return out;
 }
 
-/// Which buckets must not share memory.
+/// Pairs of buckets that must not share memory.
 class Conflicts {
  public:
   Conflicts(const OpList& ops, const std::vector<Life>& lives) : order_(ops) {
@@ -216,11 +216,11 @@ class Conflicts {
   std::set<std::pair<uint32_t, uint32_t>> pairs_;
 };
 
-/// Each bucket at the first place that is free of those that it must not share memory with.
+/// Each bucket at the first offset that is free of those it must not share memory with.
 GatherBuffers placed(const Program& program, const std::vector<uint32_t>& keys, const Conflicts& conflicts) {
   GatherBuffers out;
   out.at.assign(program.buckets.size(), GatherBuffers::kNone);
-  std::vector<uint32_t> there;  // in the order of their places
+  std::vector<uint32_t> there;  // in the order of their offsets
   for (const uint32_t key : keys) {
     const Bucket& bucket = program.buckets[key];
     const int64_t shift = bucket.first % kArenaAlign;
@@ -240,7 +240,7 @@ GatherBuffers placed(const Program& program, const std::vector<uint32_t>& keys, 
   return out;
 }
 
-/// Those alone that share memory with another.
+/// Only those that share memory with another.
 GatherBuffers shared(const Program& program, std::vector<uint32_t> keys, const Conflicts& conflicts,
                      bool stays) {
   const GatherBuffers all = placed(program, keys, conflicts);

@@ -44,7 +44,7 @@ bool casts_gradients(const Program& program) {
 
 namespace {
 
-/// The most of each lane.
+/// The maximum over lanes.
 std::array<int64_t, kLanes> words_of_lanes(const Program& program, const Role& role) {
   std::array<int64_t, kLanes> out{};
   for (const Op& op : role.ops) {

@@ -17,7 +17,7 @@ HappensBefore::HappensBefore(const OpList& list) : after_(list.size()) {
   for (const auto& lane : lanes) {
     const std::size_t count = lane.size();
     for (std::size_t k = 0; k < count; ++k) {
-      // Up to the next one that is in every iteration; ops in between may be left out.
+      // Up to the next op that runs in every iteration; ops in between may be left out.
       for (std::size_t step = 1; step <= count; ++step) {
         const uint32_t next = lane[(k + step) % count];
         after_[lane[k]].emplace_back(next, k + step < count ? 0 : 1);
@@ -41,7 +41,7 @@ const std::vector<bool>& HappensBefore::reached(uint32_t first) {
       const uint32_t to = from / n + lag < 2 ? op + (from / n + lag) * n : UINT32_MAX;
       if (to == UINT32_MAX || out[to]) continue;
       out[to] = true;
-      if (always_[op]) open.push_back(to);  // what is left out at times holds nothing back then
+      if (always_[op]) open.push_back(to);  // an op that is sometimes left out cannot guarantee order
     }
   }
   return out;

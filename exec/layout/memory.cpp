@@ -18,7 +18,7 @@ namespace {
 
 Bytes words(int64_t count) { return Bytes{4} * count; }
 
-/// The number behind `key`, or in a file of one number (key ""); -1 where there is none ("max").
+/// The number after `key`, or in a file with a single number (key ""); -1 if there is none ("max").
 int64_t number_in(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -30,7 +30,7 @@ int64_t number_in(const std::string& path, const std::string& key) {
   return -1;
 }
 
-/// What one control group leaves: its limit less what is used and cannot be given back; -1 without a limit.
+/// What one control group has left: its limit minus use that cannot be reclaimed; -1 without a limit.
 int64_t left_in(const std::string& folder, bool second) {
   const int64_t limit = number_in(folder + (second ? "/memory.max" : "/memory.limit_in_bytes"), "");
   const int64_t used = number_in(folder + (second ? "/memory.current" : "/memory.usage_in_bytes"), "");

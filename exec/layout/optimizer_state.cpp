@@ -22,7 +22,7 @@ bool within(const UpdatedTensor& t, const Slice& part) {
   return t.first >= part.first && t.first + t.elements <= part.first + part.elements;
 }
 
-/// Ops that make a step's updates together: those that run in the same iterations.
+/// Ops that together make a step's updates: those that run in the same iterations.
 bool together(const Op& a, const Op& b) {
   return a.every == b.every && a.from == b.from && a.until == b.until;
 }
@@ -51,7 +51,7 @@ bool OptimizerState::cut_by(const Slice& part) const {
 
 namespace {
 
-/// The model's tensor that the slice's is, all of it; null where it is a part.
+/// The model's tensor that this slice's tensor is all of; null if it is only a part.
 const UpdatedTensor* model_tensor(const ParameterMap& pieces, const UpdatedTensor& own,
                                   const OptimizerState& whole, bool* copy = nullptr) {
   const auto piece = std::find_if(pieces.begin(), pieces.end(), [&](const MappedRange& p) {

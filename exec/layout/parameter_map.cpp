@@ -10,7 +10,7 @@ namespace tandem::exec {
 
 namespace {
 
-/// The one layer that reads another's output; null where there are none or several.
+/// The only layer that reads another's output; null if there are none or several.
 const Layer* only_reader(const Graph& graph, uint32_t layer) {
   const Layer* reader = nullptr;
   for (const Layer& l : graph.layers()) {
@@ -23,8 +23,8 @@ const Layer* only_reader(const Graph& graph, uint32_t layer) {
   return reader;
 }
 
-/// What lies side by side in an output's last dimension, each divided by itself: an attention layer's packed
-/// queries, keys and values, or the parts that views take.
+/// The parts of an output's last dimension that are divided separately: an attention layer's packed queries,
+/// keys and values, or the parts that views take.
 std::vector<int64_t> packed(const Graph& graph, uint32_t layer, int64_t features) {
   for (const Layer* reader = only_reader(graph, layer); reader != nullptr && reader->type != nullptr;
        reader = only_reader(graph, layer)) {
@@ -45,14 +45,14 @@ std::vector<int64_t> packed(const Graph& graph, uint32_t layer, int64_t features
   return {features};
 }
 
-/// One tensor of a slice and the model's of which it is a part.
+/// A tensor of a slice and the model's tensor that it is part of.
 struct Part {
   const Layer& layer;
-  MappedRange at;  ///< own and whole: where they begin; elements: of the slice's
+  MappedRange at;  ///< own and whole: their starts; elements: the slice's
   int64_t all;     ///< elements of the model's
 };
 
-/// `columns` of the whole lie in rows, of which this device has its part of each packed piece.
+/// Rows of which this device has its part of each packed piece of `columns`.
 void add_columns(const Part& part, const std::vector<int64_t>& columns, int64_t own_columns, uint32_t partner,
                  ParameterMap& out) {
   const int64_t all = std::accumulate(columns.begin(), columns.end(), int64_t{0});
@@ -69,8 +69,8 @@ void add_columns(const Part& part, const std::vector<int64_t>& columns, int64_t 
   }
 }
 
-/// A tensor of experts: those of this device, and of each its part where partners divide them, which is of
-/// the inner features: rows of what goes down, else columns.
+/// A tensor of experts: those of this device, and its part of each if partners divide them by inner features:
+/// rows of the down projection, else columns.
 void add_experts(const Part& part, const std::string& name, const Portion& portion, ParameterMap& out) {
   const int64_t count = Attributes(part.layer.attributes).integer("count"), here = count / portion.experts;
   const int64_t each = part.all / count, own = part.at.elements / here, ways = each / own;
@@ -121,7 +121,7 @@ ParameterMap parameter_map_of(const ExecutionGraph& whole, const ExecutionGraph&
     return frozen ? l.frozen : l.parameters;
   };
   for (const LearnedTensor& l : tensors(own)) {
-    // An output layer's copy of an embedding's weight stands before what else it has.
+    // An output layer's copy of an embedding's weight comes before its other tensors.
     const bool copies = weights(own, l.layer).size() > weights(whole, l.layer).size();
     const bool copy = copies && l.index == 0;
     const uint32_t layer = copy ? whole.graph().tied_to(l.layer).value() : l.layer;

@@ -115,7 +115,7 @@ Held held(const Program& program, const Stages& stages, uint32_t device, const G
     if (keys.empty()) out.shares = out.elements;
     return out;
   }
-  out.elements = arena_aligned(out.kept.elements());  // where rooms begin
+  out.elements = arena_aligned(out.kept.elements());  // gather buffers begin here
   for (const uint32_t key : keys) {
     const Bucket& b = program.buckets[key];
     const bool whole = rooms.at[key] < 0;

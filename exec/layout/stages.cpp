@@ -14,11 +14,11 @@ namespace tandem::exec {
 
 namespace {
 
-/// Coordinate of an instance on the axis of that name, and how long that is.
+/// Coordinate of an instance on the axis of that name, and the axis's length.
 struct Coordinate {
   uint32_t at = 0, size = 1;
 };
-/// Of several axes: of the mesh of these alone.
+/// Over several axes: in the mesh of only these.
 Coordinate coordinate(const Mesh& mesh, uint32_t instance, std::initializer_list<std::string_view> axes) {
   Coordinate out;
   for (std::size_t a = mesh.axes.size(); a-- > 0;) {
@@ -36,7 +36,7 @@ Coordinate coordinate(const Mesh& mesh, uint32_t instance, std::initializer_list
   throw InputError(fmt::format("{} cannot be executed: {}", e.job.scheme->name, why));
 }
 
-/// Does the role end each pass over a chunk before it begins another that is not of weights alone?
+/// Whether the role ends each pass over a chunk before it begins another, except passes for weight gradients.
 bool passes_alone(const Program& program, const Role& role) {
   using Visit = std::tuple<uint32_t, bool, std::size_t>;  // micro-batch, forward?, chunk
   std::set<Visit> ended;
@@ -55,9 +55,9 @@ bool passes_alone(const Program& program, const Role& role) {
   return true;
 }
 
-/// Are gradients of parameters made when backward has gone on to lower layers?
+/// Whether gradients of parameters are computed after backward has moved on to lower layers.
 bool delays_weights(const Program& program, const Role& role) {
-  std::map<uint16_t, uint32_t> lowest;  // [micro-batch]: layer that backward has come to
+  std::map<uint16_t, uint32_t> lowest;  // [micro-batch]: the layer that backward has reached
   for (const Op& op : role.ops) {
     if (op.kind != OpKind::compute || op.payload != Payload::none) continue;
     const Task& task = program.tasks[op.what];
@@ -86,7 +86,7 @@ SliceUse use_of(const Program& program, const Role& role, uint32_t partner) {
   return use;
 }
 
-/// Of what is not split.
+/// For a model that is not split.
 SliceUse plain_use(const Execution& e) {
   SliceUse use;
   use.fuses = e.backend->fuses_norms && e.job.recompute.fuses_norms();
@@ -94,9 +94,9 @@ SliceUse plain_use(const Execution& e) {
   return use;
 }
 
-/// A micro-batch takes the slot that has been free the longest when its first op comes up in program order,
-/// and leaves it behind its last op. One slot more than are in use at once lets a message come in while the
-/// last pass before it still runs.
+/// A micro-batch takes the slot that has been free longest when its first op comes up in program order, and
+/// releases it after its last op. One slot more than needed at once lets a message arrive while the last pass
+/// before it still runs.
 Slots slots_of(const Role& role, int32_t micros) {
   std::vector<int32_t> left(static_cast<std::size_t>(micros));
   bool receives = false;
@@ -122,7 +122,7 @@ Slots slots_of(const Role& role, int32_t micros) {
   return out;
 }
 
-/// What of a split program is only simulated.
+/// Splits that are only simulated.
 void check_split(const Execution& e, const Role& role) {
   if (role.slice.experts > 1 && element_bytes(e.job.precision) != 4)
     refuse(e, "tokens travel to their experts in 4 bytes (precision fp32)");
@@ -130,7 +130,7 @@ void check_split(const Execution& e, const Role& role) {
     refuse(e, "sums inside shared layers are made in fp32");
 }
 
-/// Partners that have a part of the outputs each must judge them together.
+/// Partners that each have a part of the outputs must compute the loss together.
 void check_losses(const Execution& e, const Graph& slice) {
   const auto& layers = slice.layers();
   std::vector<Lowered> lowered;
@@ -148,7 +148,7 @@ void check_losses(const Execution& e, const Graph& slice) {
   }
 }
 
-/// Partners gather parts of a sequence that one of them has each.
+/// Partners gather the parts of a sequence.
 void check_sequence(const Execution& e, const Graph& slice) {
   if (!slice.divides_sequence()) return;
   const auto& layers = slice.layers();
@@ -228,7 +228,7 @@ void Stages::find_places(const Program& program) {
                        expert = role.slice.whole_experts ? coordinate(role.mesh, i, {"expert", "tensor"})
                                                          : coordinate(role.mesh, i, {"expert"}),
                        context = coordinate(role.mesh, i, {"context"});
-      const bool own = role.slice.samples;  // of each partner
+      const bool own = role.slice.samples;  // for each partner
       places_[device] = {r,       i,         own ? tensor.at : samples.at, worker.at, tensor.at, expert.at,
                          data.at, context.at};
       apart_ = worker.size;
@@ -241,7 +241,7 @@ void Stages::find_places(const Program& program) {
   }
 }
 
-/// Losses are means over the device's own samples, and what is summed is to be one over those of all.
+/// Losses are means over the device's own samples; scale them so that the sum is a mean over all.
 void Stages::lower_batches(const Execution& e) {
   batches_ = e.job.batches;
   for (const int64_t samples : batches_) {

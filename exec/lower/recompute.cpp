@@ -15,7 +15,7 @@ namespace {
 
 using Twins = std::map<TensorId, TensorId>;
 
-/// Of one model while calls are written again.
+/// Of one model while its calls are rewritten.
 class Recomputation {
  public:
   Recomputation(EmittedCalls& calls, const Graph& graph, const GradientFlow& flow, const SliceUse& use)
@@ -42,7 +42,7 @@ class Recomputation {
     }
   }
 
-  /// Single layers, each in front of the backward pass that is the first to read what it makes again.
+  /// Single layers, each before the first backward pass that reads what it recomputes.
   void selected() {
     const auto count = static_cast<uint32_t>(layers_.size());
     std::vector<Dropped> dropped(count);
@@ -58,12 +58,12 @@ class Recomputation {
   }
 
  private:
-  /// What a layer lets go of, and the calls that make it again.
+  /// What a layer drops, and the calls that recompute it.
   struct Dropped {
     std::vector<Call> calls;
     std::set<TensorId> tensors;
     bool read = false;   ///< by a backward pass, ...
-    uint32_t first = 0;  ///< ... that of this layer first
+    uint32_t first = 0;  ///< ... this layer's first
   };
 
   [[noreturn]] void refuse(uint32_t layer, const std::string& why) const {
@@ -79,7 +79,7 @@ class Recomputation {
              "dealt over them, or keys and values of a sequence that they divide");
   }
 
-  /// What devices gather is gathered again for its own block alone.
+  /// Gathered tensors are gathered again only for their own block.
   void check_readers(uint32_t layer, LayerRange block) const {
     for (const uint32_t reader : flow_.outputs[layer].readers) {
       const bool outside = reader < block.first || reader >= block.end();
@@ -96,7 +96,7 @@ class Recomputation {
     }
   }
 
-  /// Single layers are made again when all else of a backward pass is there.
+  /// Single layers are recomputed when everything else of a backward pass is ready.
   void check_joins(uint32_t layer) const {
     const Lowered& l = flow_.lowered[layer];
     const auto& readers = flow_.outputs[layer].readers;
@@ -126,7 +126,7 @@ class Recomputation {
     return at->second;
   }
 
-  /// The layer's backward pass reads what was made again.
+  /// The layer's backward pass reads recomputed tensors.
   void read(const Twins& twins, uint32_t layer) {
     for (Call& call : e_.backward[layer]) {
       for (TensorId& t : call.operands) {
@@ -136,7 +136,7 @@ class Recomputation {
     }
   }
 
-  /// Made by the layer for itself, or its output, which no other layer writes to or stands in for.
+  /// Made by the layer for itself, or its output if no other layer writes to it or replaces it.
   bool own(uint32_t layer, TensorId t) const {
     if (e_.tensors[t].kind != TensorKind::activation || e_.tensors[t].layer != layer) return false;
     for (uint32_t i = 0; i < layers_.size(); ++i) {
@@ -155,12 +155,12 @@ class Recomputation {
     const bool inside = std::any_of(l.own.begin(), l.own.end(),
                                     [&](const OwnTensor& o) { return recompute_.drops_own(l, o); });
     if (!output && !attention && !inside) return out;
-    // What another layer stands in for is kept.
+    // Outputs that another layer replaces are kept.
     if ((output || attention) && !own(layer, e_.tensors.root(e_.slice[layer].output))) return out;
     if (output || attention) check_exchanges(layer);
     if (output || attention) check_joins(layer);
     for (const Call& call : e_.forward[layer]) {
-      // Inside experts the activations and their products with gates alone.
+      // Inside experts only the activations and their products with gates.
       if (!output && !attention && call.function != Function::gate && call.function != Function::unary)
         continue;
       out.calls.push_back(call);
@@ -180,7 +180,7 @@ class Recomputation {
     });
   }
 
-  /// Backward passes run from the last layer to the first; those behind it are known already.
+  /// Backward passes run from the last layer to the first; later layers are known already.
   void find_first_reader(std::vector<Dropped>& dropped, uint32_t layer) const {
     Dropped& own = dropped[layer];
     if (own.tensors.empty()) return;

@@ -11,18 +11,18 @@
 namespace tandem::exec {
 
 struct Checkpoint {
-  int64_t iteration = 0;  ///< done so far
+  int64_t iteration = 0;  ///< completed so far
   /// As in ExecutionResult.
   std::vector<float> parameters, state, buffers;
-  /// ExecutionResult::averaging; may be empty, also where the scheme that goes on keeps something.
+  /// ExecutionResult::averaging; may be empty, even if the scheme that resumes keeps such vectors
   std::vector<float> averaging = {};
 };
 
-/// A line of JSON that says what follows, then the floats in this machine's order. Written to a temporary
-/// name, then renamed. Throws InputError when it cannot be written.
+/// A line of JSON that describes the rest, then the floats in this machine's byte order. Written to a
+/// temporary name, then renamed. Throws InputError if it cannot be written.
 void save_checkpoint(const std::string& path, const Graph& graph, const Optimizer& optimizer,
                      const Checkpoint& checkpoint);
-/// Throws InputError naming the file when it is no checkpoint, is cut short, or is of another model or
+/// Throws InputError naming the file if it is no checkpoint, is truncated, or belongs to another model or
 /// optimiser.
 Checkpoint load_checkpoint(const std::string& path, const Graph& graph, const Optimizer& optimizer);
 

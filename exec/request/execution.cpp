@@ -8,7 +8,7 @@ namespace tandem::exec {
 
 namespace {
 
-/// No coordinator looks for what a device's queues sum: buckets are the scheme's own.
+/// No coordinator decides what a device's queues sum: buckets are the scheme's own.
 ResolvedScheme without_cycle(const ResolvedScheme& scheme) {
   auto settings = scheme.options.all();
   for (auto& [key, value] : settings) {
@@ -36,9 +36,9 @@ Program make_program(const Execution& e) {
 const Execution& executable(const Execution& e) {
   if (e.job.offload.activations)
     throw InputError(
-        "activations are offloaded in predictions alone; a run offloads optimizer, gradients and parameters");
+        "activations are offloaded only in predictions; a run offloads optimizer, gradients and parameters");
   if (e.stored != nullptr && e.job.loading.on_device)
-    throw InputError("a device decodes in predictions alone; a run decodes on the host");
+    throw InputError("a device decodes only in predictions; a run decodes on the host");
   check_batches(e.job, e.cluster.devices);
   return e;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What is to be executed, and what an execution leaves behind. Plain values: whoever makes them owns them,
-// and what an Execution points to outlives the run. `progress` is called by a worker's thread.
+// The request and the result of an execution. Plain values: whoever makes them owns them, and what an
+// Execution points to must outlive the run. `progress` is called by a worker's thread.
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -26,43 +26,43 @@
 namespace tandem::exec {
 
 struct Execution {
-  /// Its `input` is not read: there is some where there is data; and `loading.data` is what is stored.
+  /// Its `input` is ignored: input is simulated if there is data. `loading.data` describes what is stored.
   Job job;
   const Backend* backend = nullptr;
-  /// More than one node: messages between them go over TCP, or MPI where each is a process.
+  /// If more than one, messages between nodes use TCP, or MPI if each is a process.
   Cluster cluster;
-  /// Steps of each worker's optimiser; of a free-running program their mean, fast workers making more
-  /// (semantics.md 1.7). Among several processes each deals out its own workers'.
+  /// Steps of each worker's optimiser; their mean in a free-running program, where fast workers make more
+  /// (semantics.md 1.7). Each of several processes deals out its own workers'.
   int32_t iterations = 30;
   int32_t warmup = 3;
   uint64_t seed = 1;
   int threads = 1;                            ///< per worker
-  Bind bind = Bind::core;                     ///< of workers on processors
-  std::optional<Processors> processors = {};  ///< that they have; else machine_processors()
+  Bind bind = Bind::core;                     ///< binding of workers to processors
+  std::optional<Processors> processors = {};  ///< default machine_processors()
   Processors available_processors() const { return processors ? *processors : machine_processors(); }
-  std::optional<RateLimit> rate_limit;  ///< of TCP between nodes; none: as fast as the machine is
-  /// (worker, how many times as long its calls take, >= 1): devices of other speeds, emulated
-  /// (exec/device/throttled.h). Not of backends that are asynchronous.
+  std::optional<RateLimit> rate_limit;  ///< of TCP between nodes; none: unlimited
+  /// (worker, factor >= 1 on the time of its calls): emulates slower devices (exec/device/throttled.h). Not
+  /// for asynchronous backends.
   std::vector<std::pair<uint32_t, double>> throttle = {};
-  PeerRoute route = PeerRoute::automatic;  ///< between devices with memories of their own
+  PeerRoute route = PeerRoute::automatic;  ///< between devices with separate memories
   const Dataset* data = nullptr;           ///< in memory ...
   const StoredImages* stored = nullptr;    ///< ... or read and decoded while training, as job.loading says
   const TokenFiles* tokens = nullptr;      ///< ... or text, mapped; of token_sequence() of the job's model
-  /// Else samples are made once, on the device.
+  /// If none of them is given, samples are generated once, on the device.
   bool loads() const { return data != nullptr || stored != nullptr || tokens != nullptr; }
   struct Rate {
     double base = 0.01;
     int64_t warmup = 0;         ///< iterations of linear rise from base to base x workers (Goyal 2017)
     bool scale = false;         ///< base x workers (linear scaling)
-    bool by_staleness = false;  ///< as Store::Rate::staleness, whatever the program says
+    bool by_staleness = false;  ///< like Store::Rate::staleness, whatever the program says
   } rate;
-  /// Gradients are small integers that depend on (worker, iteration, element) only: sums are then exact
-  /// whatever the order. For the tests of schemes.
+  /// Gradients are small integers that depend only on (worker, iteration, element), so sums are exact in any
+  /// order. For tests of schemes.
   bool integer_gradients = false;
-  /// Parameters that are sharded and gathered where they are needed are no numbers outside of the worker's
-  /// own share until a gather brings them, and again when what it was for has ended. For the same tests.
+  /// Gathered parameters outside a worker's own share are NaN until a gather brings them, and again after
+  /// their last use. For the same tests.
   bool poison = false;
-  /// The run ends when it is reached. On processors alone, of models that no stages divide, in one process.
+  /// The run ends when it is reached. On processors only, for models without stages, in one process.
   std::optional<LossTarget> target = {};
   const Checkpoint* start = nullptr;                ///< null: start values drawn from the seed
   std::function<void(int32_t iteration)> progress;  ///< called by worker 0 after each of its iterations
@@ -73,42 +73,41 @@ struct Execution {
 struct CallTime {
   Call call;
   std::vector<double> seconds;  ///< one a launch; those with an involuntary context switch left out
-  int64_t dropped = 0;          ///< so many were
+  int64_t dropped = 0;          ///< the number left out
 };
 /// In-situ times of one op of the program.
 struct OpTime {
   uint32_t role = 0, op = 0;
-  int64_t collective_bytes = 0;  ///< that a worker hands to a collective, else 0
-  int64_t sent_bytes = 0;        ///< that it sends to servers, else 0
-  std::vector<double> seconds;   ///< busy time, waiting for dependencies excluded; collectives: from the last
-                                 ///< member's arrival
-  double estimate =
-      0;  ///< with Keep::calls: what the device's library expected of a collective; 0: it did not say
-  double in_row = 0;  ///< likewise, without Keep::parameters: of each of 20 of the library's one behind the
-                      ///< other, after the run; 0: not the library's
+  int64_t collective_bytes = 0;  ///< bytes that a worker passes to a collective, else 0
+  int64_t sent_bytes = 0;        ///< bytes that it sends to servers, else 0
+  std::vector<double> seconds;   ///< busy time without waiting for dependencies; for collectives from the
+                                 ///< arrival of the last member
+  double estimate = 0;  ///< with Keep::calls: the device library's own estimate of a collective; 0: none
+  double in_row = 0;    ///< likewise, without Keep::parameters: mean time of 20 back-to-back library
+                        ///< collectives, measured after the run; 0 if not the library's
 };
 
 struct ExecutionResult {
   Report report;
   std::vector<OpTime> ops;
   std::vector<CallTime> calls;  ///< with Keep::calls
-  std::vector<Span> spans;      ///< all of them when kept
-  /// Of steady iterations, from the last worker's end to the next; of a free-running program from one to the
-  /// next time that as many iterations have ended as there are workers. On an asynchronous device only those
-  /// that were replayed, or else those whose ops were not timed.
+  std::vector<Span> spans;      ///< all of them, if kept
+  /// Of steady iterations, from the last worker's end to the next; of a free-running program the time in
+  /// which all W workers together complete W iterations. On an asynchronous device only replayed iterations,
+  /// or without any those whose ops were not timed.
   std::vector<double> iteration_seconds;
   std::vector<std::vector<double>> worker_seconds;  ///< [worker]: of its steady iterations, end to end
-  std::vector<int32_t> worker_iterations;           ///< [worker]: of the program, that it made
+  std::vector<int32_t> worker_iterations;           ///< [worker]: iterations of the program it made
   std::vector<double> losses;  ///< per step as above, mean over workers and micro-batches
   /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
-  /// (one flat vector after the other), and worker 0's buffers in tensor order.
+  /// (one flat vector after another), and worker 0's buffers in tensor order.
   std::vector<float> parameters, state, buffers;
-  /// Likewise, worker 0's: what averaging keeps, one flat vector after the other (averaging_vectors()).
+  /// Likewise, worker 0's vectors for averaging, one flat vector after another (averaging_vectors()).
   std::vector<float> averaging;
-  std::vector<float> frozen;  ///< likewise, flat: of the weights that stay as they are
+  std::vector<float> frozen;  ///< likewise, flat: the frozen weights
   int64_t versions = 0, dropped = 0, updates = 0;
-  int64_t sent_between_nodes = 0;  ///< bytes of all messages in the whole run, without what frames them
-  /// With a target that was reached: samples that all workers had trained on, and the seconds until then.
+  int64_t sent_between_nodes = 0;  ///< bytes of all messages in the whole run, without framing
+  /// If a target was reached: the samples that all workers had trained on, and the seconds until then.
   std::optional<int64_t> samples_to_target;
   double seconds_to_target = 0;
   std::vector<GradientNorms> norms;  ///< with Keep::norms, of steady steps
@@ -118,19 +117,19 @@ struct Keep {
   bool calls = false;  ///< a timer around every call
   bool spans = false;
   bool parameters = false;
-  /// Squared lengths of gradients, for noise_scale(): of workers on processors whose gradients an all-reduce
-  /// sums; InputError of others. A pass over the gradients twice a step.
+  /// Squared norms of gradients, for noise_scale(): for workers on processors whose gradients are summed by
+  /// an all-reduce; others are an InputError. Two passes over the gradients per step.
   bool norms = false;
 };
 
-/// What execute() runs: the simulator's Program of the same question (with input where there is data); on
-/// asynchronous devices without a coordinator's cycle. Throws InputError.
+/// The program that execute() runs: the simulator's Program of the same question (with input if there is
+/// data); without a coordinator's cycle on asynchronous devices. Throws InputError.
 Program make_program(const Execution& execution);
-/// The same execution. Throws InputError with the reason where its scheme is only simulated; before anything
-/// is compiled.
+/// The same execution. Throws InputError with the reason if its scheme is only simulated, before anything is
+/// compiled.
 const Execution& executable(const Execution& execution);
 
-/// The gradient that takes part with integer_gradients: -8 .. 7.
+/// The gradient used with integer_gradients: -8 .. 7.
 int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element);
 
 }  // namespace tandem::exec

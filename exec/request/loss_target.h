@@ -11,18 +11,18 @@
 namespace tandem::exec {
 
 /// The loss that a run is to reach: the mean over the last `window` samples that workers trained on, each
-/// judged before its own step (a single batch's loss says little).
+/// evaluated before its own step (a single batch's loss is too noisy).
 struct LossTarget {
   double loss = 0;
   int64_t window = 1024;
 };
 
-/// Sees the loss of every batch, in the order in which workers finish them. Any thread may call anything.
+/// Receives the loss of every batch, in the order in which workers finish them. Any thread may call anything.
 class LossWatch {
  public:
   explicit LossWatch(LossTarget target) : target_(target) {}
 
-  /// The mean loss of a worker's next batch, of so many samples. True once the target is reached.
+  /// The mean loss of a worker's next batch of that many samples. Returns whether the target is reached.
   bool add(double loss, int64_t samples) {
     const std::lock_guard guard(mutex_);
     if (samples_) return true;
@@ -43,7 +43,7 @@ class LossWatch {
     when_ = now_ns();
     return true;
   }
-  /// Seen when the target was reached.
+  /// Samples seen when the target was reached.
   std::optional<int64_t> samples() const {
     const std::lock_guard guard(mutex_);
     return samples_;
@@ -61,8 +61,8 @@ class LossWatch {
     int64_t samples;
   };
   std::deque<Batch> last_;
-  double sum_ = 0;                            ///< of the losses of all samples in `last_` ...
-  int64_t within_ = 0, seen_ = 0, when_ = 0;  ///< ... of which there are so many
+  double sum_ = 0;                            ///< of the losses of the samples in `last_` ...
+  int64_t within_ = 0, seen_ = 0, when_ = 0;  ///< ... and their number
   std::optional<int64_t> samples_;
 };
 

@@ -11,7 +11,7 @@ namespace tandem::exec {
 
 namespace {
 
-/// Steps that follow each other are alike: blocks of them are drawn.
+/// Successive steps are correlated, so blocks of them are drawn.
 constexpr int64_t kBlocks = 16, kResamples = 400;
 
 struct Sums {

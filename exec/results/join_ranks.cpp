@@ -28,7 +28,7 @@ std::vector<Slice> held_by(const Run& run, uint32_t instance) {
 
 namespace {
 
-/// From one flat vector to another, or from several one after the other (an optimiser's state).
+/// From one flat vector to another, or from several in sequence (an optimiser's state).
 template <class F, class T>
 void copy_slices(int64_t n, const ParameterMap& parts, const std::vector<F>& from, std::vector<T>& to) {
   for (std::ptrdiff_t base = 0; base < static_cast<std::ptrdiff_t>(to.size()); base += n) {
@@ -57,7 +57,7 @@ void join_stores(ExecutionResult& out) {
   out.updates = std::llround(sums[kMost + 2]);
 }
 
-/// Of the same number of models in each process.
+/// For the same number of models in each process.
 void take_mean(std::vector<float>& values) {
   std::vector<double> all(values.begin(), values.end());
   sum_over_ranks(all);
@@ -65,7 +65,7 @@ void take_mean(std::vector<float>& values) {
     values[i] = static_cast<float>(all[i] / static_cast<double>(ranks().size));
 }
 
-/// Where servers have the state behind the parameters.
+/// If servers keep the state after the parameters.
 void join_exchanged(const ParameterMap& own, ExecutionResult& out) {
   std::vector<float> both = out.parameters;
   both.insert(both.end(), out.state.begin(), out.state.end());
@@ -77,10 +77,10 @@ void join_exchanged(const ParameterMap& own, ExecutionResult& out) {
         static_cast<float>(all[i]);
 }
 
-/// Vectors of `n` elements, of which each process has parts; `bits`: words that are no numbers.
+/// Vectors of `n` elements, of which each process has parts; `bits`: words that are not numbers.
 void join_values(const ParameterMap& own, int64_t n, std::vector<float>& values, bool bits) {
   const std::vector<float> one(static_cast<std::size_t>(n), 1);
-  std::vector<double> holders(one.size());  // devices that share a layer all have what none of them splits
+  std::vector<double> holders(one.size());  // devices that share a layer all hold what none of them splits
   copy_slices(n, own, one, holders);
   sum_over_ranks(holders);
   std::vector<double> mine, all(values.size());
@@ -93,7 +93,7 @@ void join_values(const ParameterMap& own, int64_t n, std::vector<float>& values,
   }
 }
 
-/// Of a state that lies tensor by tensor: what belongs to these parts of the parameters.
+/// For a state stored tensor by tensor: the part that belongs to these parameters.
 ParameterMap own_state(const Run& run, const ParameterMap& own) {
   ParameterMap out;
   const OptimizerState& state = run.optimizer_state();
@@ -104,7 +104,7 @@ ParameterMap own_state(const Run& run, const ParameterMap& own) {
   return out;
 }
 
-/// Of the parameters and the optimiser's state each process has what its own servers or workers updated.
+/// Each process has the parameters and optimiser state that its own servers or workers updated.
 void join_slices(const Run& run, ExecutionResult& out) {
   ParameterMap own;
   for (uint32_t key = 0; key < run.program().buckets.size() && run.store(); ++key) {
@@ -151,7 +151,7 @@ void join_ranks(const Run& run, ExecutionResult& out) {
   out.sent_between_nodes = std::llround(rates[3]);
   sum_over_ranks(out.losses);
   for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
-  r.staleness_by_worker.clear();  // each process knows those of its own shards
+  r.staleness_by_worker.clear();  // each process knows only those of its own shards
   r.devices = run.workers();
 }
 

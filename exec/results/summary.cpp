@@ -18,10 +18,10 @@ namespace tandem::exec {
 namespace {
 
 constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
-/// Of the operations that libraries were asked for: where one refuses so many, a step is much slower.
+/// Of the operations asked of libraries: if one refuses this share, a step is much slower.
 constexpr double kHot = 0.02;
 
-/// What the lanes left behind, turned into a Report by the definitions of the simulator
+/// Turns the records of the lanes into a Report by the definitions of the simulator
 /// (sim/evaluate/evaluate.h).
 class Summary {
  public:
@@ -34,10 +34,10 @@ class Summary {
       for (int l = 0; l < kLanes; ++l) {
         for (const Executed& e : workers[w]->executed(static_cast<Lane>(l))) {
           begin_ = std::min(begin_, e.start);
-          if (e.iteration >= ends_[w].size()) continue;  // input for an iteration that never came
+          if (e.iteration >= ends_[w].size()) continue;  // input for an iteration that did not run
           auto& end = ends_[w][e.iteration];
           end = std::max(end, e.end);
-          // Those of the copy lane run ahead; the iteration ends with its compute and communication.
+          // The copy lane runs ahead; the iteration ends with its compute and communication.
         }
       }
     }
@@ -80,7 +80,7 @@ class Summary {
   }
 
   std::size_t each_step() const { return static_cast<std::size_t>(run_.micro_batches()); }
-  /// (end, worker, iteration) of every iteration, in the order of time.
+  /// (end, worker, iteration) of every iteration, in time order.
   std::vector<std::tuple<int64_t, uint32_t, uint32_t>> in_order() const {
     std::vector<std::tuple<int64_t, uint32_t, uint32_t>> out;
     for (uint32_t w = 0; w < ends_.size(); ++w) {
@@ -135,8 +135,8 @@ class Summary {
     return in;
   }
 
-  /// How the iterations of a step were given to asynchronous devices: alike by all workers. Where workers do
-  /// not wait for each other, and on other devices, one is like the other.
+  /// How the iterations of a step were issued to asynchronous devices: the same way by all workers. If
+  /// workers do not wait for each other, and on other devices, iterations are equal.
   Issued issued(std::size_t iteration, std::size_t each) const {
     const std::vector<Issued>& all = workers_[0]->issued();
     if (all.empty() || free_running(run_.program())) return Issued::timed;
@@ -177,7 +177,7 @@ class Summary {
     double total = 0;
     for (const double s : out.iteration_seconds) total += s;
     r.samples_per_iteration = samples_per_step(run_.program()) * replicas(run_.program());
-    // Of several processes each counts its workers' part.
+    // Each of several processes counts its own workers' part.
     const double here = static_cast<double>(workers_.size()) / static_cast<double>(run_.workers());
     const double samples = static_cast<double>(r.samples_per_iteration) * here;
     const auto counted = static_cast<double>(out.iteration_seconds.size());
@@ -187,7 +187,7 @@ class Summary {
     r.iteration_median = quantile(sorted, 0.5);
     r.iteration_p05 = quantile(sorted, 0.05);
     r.iteration_p95 = quantile(sorted, 0.95);
-    // The mean's spread over blocks of the run: what another run of the same length would give.
+    // The mean's spread over blocks of the run: the difference to expect from another run of the same length.
     const double mean = counted > 0 ? total / counted : 0;
     double square = 0;
     for (const double s : out.iteration_seconds) square += (s - mean) * (s - mean);
@@ -231,7 +231,7 @@ class Summary {
     buffers_of(out);
   }
 
-  /// The store's parameters, or the mean of this process's models there.
+  /// The store's parameters, or the mean of the models in this process.
   std::vector<float> stored(std::size_t n) const {
     const float* from = run_.store()->parameters();
     if (!run_.own_models()) return {from, from + n};
@@ -244,13 +244,13 @@ class Summary {
     return out;
   }
 
-  /// The anchor that all workers have alike is what elastic averaging trains.
+  /// Elastic averaging trains the anchor, which all workers share.
   static bool has_centre(const Program& program) {
     return std::any_of(program.tasks.begin(), program.tasks.end(),
                        [](const Task& t) { return t.averaging.rule == Averaging::Rule::elastic; });
   }
 
-  /// What worker `w` alone holds, to its places in the model's vectors.
+  /// Copies what only worker `w` holds to its places in the model's vectors.
   void gather(uint32_t w, ExecutionResult& out) const {
     const uint32_t instance = run_.first_here() + w;
     const int64_t own = run_.stages().lowered(instance).parameters();
@@ -306,14 +306,14 @@ class Summary {
         host_capacity()};
   }
 
-  /// Where a coordinator makes them of a step's gradients, in the mean over the steps.
+  /// If a coordinator divides a step's gradients, the mean number per step.
   double all_reduces() const {
     const LaneState& comm = workers_[0]->lane(Lane::comm);
     if (run_.cycle() == 0 || comm.sums == 0) return 0;
     return static_cast<double>(comm.sums) * run_.micro_batches() / static_cast<double>(ends_[0].size());
   }
 
-  /// Calls that a library was asked for, alike ones together, those that it refused first.
+  /// Calls asked of a library, equal ones together, refused ones first.
   void libraries(Report& r) const {
     double all = 0;
     for (const LibraryChoice& c : workers_[0]->choices()) {
@@ -341,8 +341,8 @@ class Summary {
     }
   }
 
-  /// First iteration of a worker that the timeline shows: the last ones of whoever finishes first, and what
-  /// the others did at that time. Workers that wait for nobody may then be at earlier iterations.
+  /// First iteration of each worker in the timeline: the last ones of whoever finishes first, and what the
+  /// others did at that time. Asynchronous workers may then be at earlier iterations.
   uint32_t timeline_from(uint32_t worker) const {
     const auto before_last = [](const std::vector<int64_t>& ends) {
       return static_cast<std::ptrdiff_t>(ends.size()) - static_cast<std::ptrdiff_t>(kTimelineIterations);
@@ -422,14 +422,14 @@ class Summary {
     return run_.member(run_.program().collectives[of.what],
                        run_.first_here() + static_cast<uint32_t>(worker));
   }
-  /// Is it a collective of the device's library? A member's time then begins when its own lane is there, and
-  /// holds the wait for the last one.
+  /// Whether it is a collective of the device's library. A member's time then begins when its own lane is
+  /// ready, and includes the wait for the last one.
   bool meets(std::size_t worker, uint32_t role, uint32_t op) const {
     const Op& of = run_.program().roles[role].ops[op];
     return !workers_[worker]->issued().empty() && of.kind == OpKind::collective && run_.library_made(of.what);
   }
 
-  /// One a role's op, of what the worker says of it.
+  /// One per op of the role, from the worker's records.
   void add_ops(const Worker& worker, uint32_t role, ExecutionResult& out) const {
     const auto& ops = run_.program().roles[role].ops;
     for (uint32_t i = 0; i < ops.size(); ++i) {
@@ -446,7 +446,7 @@ class Summary {
   void calls(ExecutionResult& out) const {
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       const auto& calls = workers_[w]->calls();
-      if (w == 0 || run_.stages().split() || run_.stages().uneven()) {  // which have calls of their own
+      if (w == 0 || run_.stages().split() || run_.stages().uneven()) {  // these have their own calls
         out.calls.insert(out.calls.end(), calls.begin(), calls.end());
         continue;
       }
@@ -458,7 +458,7 @@ class Summary {
     }
   }
 
-  /// Sums over the micro-batches of the stages that judge them, as a mean.
+  /// Sums over the micro-batches of the stages with a loss, as a mean.
   void losses_of_stages(ExecutionResult& out) const {
     const auto each = static_cast<std::size_t>(run_.stages().micros());
     out.losses.assign(ends_[0].size(), 0);
@@ -473,7 +473,7 @@ class Summary {
     }
     std::vector<double> all{judged};
     if (run_.here() < run_.workers()) sum_over_ranks(all);
-    // join_ranks() takes the mean over processes.
+    // join_ranks() averages over processes
     const double processes = run_.here() < run_.workers() ? static_cast<double>(ranks().size) : 1;
     for (double& loss : out.losses) loss *= all[0] > 0 ? processes / all[0] : 0;
   }
@@ -515,7 +515,7 @@ class Summary {
   std::vector<int64_t> rounds_;             ///< [iteration]: of all together
 };
 
-/// What went between the nodes, and how.
+/// The traffic between nodes, and its transport.
 std::string node_note(const Run& run, const ExecutionResult& out) {
   const auto steps = static_cast<int64_t>(std::max<std::size_t>(1, out.losses.size()));
   return fmt::format("between nodes {} a step were sent over {}",
@@ -532,7 +532,7 @@ ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Work
   Report& r = out.report;
   if (run.has_transport()) r.notes.push_back(node_note(run, out));
   if (out.dropped > 0) {
-    // Samples whose gradients were dropped trained nothing.
+    // Samples whose gradients were dropped do not count as trained.
     const auto kept = static_cast<double>(out.updates);
     const double share = kept / (kept + static_cast<double>(out.dropped));
     for (double* rate : {&r.samples_per_second, &r.interval.low, &r.interval.high}) *rate *= share;

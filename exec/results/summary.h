@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// From what the workers of an execution leave behind to its Report. Internal to exec.
+// Turns the records of an execution's workers into its Report. Internal to exec.
 #include <memory>
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 namespace tandem::exec {
 
-/// By the definitions of the simulator (sim/evaluate/evaluate.h). Among several processes all of them call
-/// it, and each has the figures of all.
+/// By the definitions of the simulator (sim/evaluate/evaluate.h). All of several processes call it, and each
+/// gets the figures of all.
 ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers);
 
 }  // namespace tandem::exec

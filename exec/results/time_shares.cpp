@@ -10,13 +10,13 @@ namespace tandem::exec {
 
 namespace {
 
-/// In the order in which they count where several happen at once.
+/// By precedence if several happen at once.
 enum Cause : uint8_t { kCommunication, kServer, kWaiting, kInput, kCauses };
 
 struct Stretch {
   int64_t start, end;
   Cause cause;
-  uint32_t awaited = 0;  ///< while waiting: for which worker
+  uint32_t awaited = 0;  ///< while waiting: the worker waited for
 };
 
 class MeasuredShares {
@@ -99,7 +99,7 @@ class MeasuredShares {
               {e.start, e.end,
                lane == Lane::copy || lane == Lane::read || lane == Lane::decode ? kInput : kCommunication});
           break;
-        case OpKind::compute:  // the update of what is offloaded
+        case OpKind::compute:  // the update of offloaded state
           stretches_.push_back({e.start, e.end, kServer});
           break;
         default:
@@ -108,7 +108,7 @@ class MeasuredShares {
     }
   }
 
-  /// Of the workers here, who came last to the collective `e`.
+  /// The local worker that came last to the collective `e`.
   uint32_t last_of(const Executed& e, Lane lane) {
     if (arrivals_.empty()) {
       for (uint32_t w = 0; w < workers_.size(); ++w) {
@@ -128,7 +128,7 @@ class MeasuredShares {
     return arrivals_[{e.iteration, e.op}].second;
   }
 
-  /// Charges the time from `from` to `to`, in which the compute lane stood still.
+  /// Charges the time from `from` to `to`, during which the compute lane was idle.
   void gap(int64_t from, int64_t to) {
     if (from >= to) return;
     const auto first = std::lower_bound(stretches_.begin(), stretches_.end(), from - longest_,
@@ -163,7 +163,7 @@ class MeasuredShares {
   int64_t longest_ = 0;             ///< of them
   int64_t time_[kCauses] = {};      ///< ns
   std::map<uint32_t, int64_t> awaited_;
-  /// [iteration, op]: when the last of the first worker's group was ready for it, and who that was.
+  /// [iteration, op]: when the last of the first worker's group was ready for it, and which one that was.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<int64_t, uint32_t>> arrivals_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which iterations the workers of a run make (semantics.md 1.7). Internal to exec.
+// Which iterations the workers of a run execute (semantics.md 1.7). Internal to exec.
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -9,18 +9,18 @@
 
 namespace tandem::exec {
 
-/// Deals out iterations to groups of workers that make equal numbers of them: so many to one group that is
-/// everybody, or, of a free-running program, so many for each group to whoever comes first. A group takes its
-/// next step of them when the first lane of its workers gets there, and everybody ends when none are left.
+/// Deals out iterations to groups of workers that make equal numbers of them: a fixed number to a single
+/// group of everybody or, in a free-running program, that many per group to whichever is ready first. A group
+/// takes its next step when the first lane of its workers gets there, and everybody ends when none are left.
 /// Any thread may call anything.
 class Iterations {
  public:
-  /// `step`: so many iterations belong together, and each group makes `steps` of them in the mean.
+  /// `step`: the number of iterations per step; each group makes `steps` steps on average.
   Iterations(int32_t steps, int32_t step, uint32_t groups, Abort& abort)
       : step_(step), left_(int64_t{steps} * groups), most_(left_ * step), taken_(groups, 0), begun_(groups) {
     for (Counter& c : begun_) abort.watch(&c);
   }
-  /// May a lane of the group begin iteration `i`? Then all the group's lanes will run it.
+  /// Whether a lane of the group may begin iteration `i`; if so all the group's lanes will run it.
   bool enter(uint32_t group, int32_t i) {
     const std::lock_guard guard(mutex_);
     if (i < taken_[group]) return true;
@@ -30,8 +30,8 @@ class Iterations {
     if (--left_ == 0) end();
     return true;
   }
-  /// The same for a lane that loads input `ahead` iterations ahead of the others, of which some may never
-  /// come: takes none itself, and waits for the others to be no further behind. Throws Stopped.
+  /// The same for a lane that loads input `ahead` iterations in advance, some of which may never run: takes
+  /// none itself, and waits until the others are close enough. Throws Stopped.
   bool prefetch(uint32_t group, int32_t i, int32_t ahead, const Abort& abort, int spins) {
     if (i >= ahead) begun_[group].wait(static_cast<uint32_t>(i - ahead) + 1, abort, spins);
     const std::lock_guard guard(mutex_);
@@ -43,16 +43,16 @@ class Iterations {
     left_ = 0;
     end();
   }
-  /// That a group might make.
+  /// The most that a group may make.
   int64_t most() const { return most_; }
-  /// Begun by the group.
+  /// Started by the group.
   int32_t of(uint32_t group) const {
     const std::lock_guard guard(mutex_);
     return taken_[group];
   }
 
  private:
-  /// Lets go those that wait for an iteration which nobody will begin.
+  /// Releases lanes that wait for an iteration which will never begin.
   void end() {
     for (Counter& c : begun_) c.set(INT32_MAX);
   }

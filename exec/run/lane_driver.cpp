@@ -10,8 +10,7 @@ namespace tandem::exec {
 
 namespace {
 
-/// Involuntary context switches of the calling thread so far: a sample during which one happened measures the
-/// neighbours.
+/// Involuntary context switches of the calling thread so far: a sample with one measures other programs.
 int64_t switches() {
   rusage use{};
   getrusage(RUSAGE_THREAD, &use);
@@ -76,7 +75,7 @@ void LaneDriver::walk_all() {
   }
 }
 
-/// Lanes that load ahead may have begun an iteration that nobody makes, and wait for this one.
+/// Lanes that load in advance may have begun an iteration that will not run, and wait for this one.
 void LaneDriver::leave(LaneState& lane, uint32_t passed) { lane.passed.set(passed + (uint32_t{1} << 30)); }
 
 void LaneDriver::step(LaneState& lane, const LaneOp& op, int32_t iteration) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Who walks a worker's lanes through the iterations: a thread for each lane, or the streams of an
+// Drives a worker's lanes through the iterations: with one thread per lane, or with the streams of an
 // asynchronous device (stream_driver.h). Internal to exec.
 #include <memory>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace tandem::exec {
 
-/// A prepared call and what it works on.
+/// A prepared call and its operands.
 struct Launch {
   uint32_t prepared = 0;
   std::vector<std::vector<float*>> operands;  ///< [variant of the input's buffer], or one for all
@@ -20,7 +20,7 @@ struct Launch {
   }
 };
 
-/// How an iteration was given to an asynchronous device.
+/// How an iteration was issued to an asynchronous device.
 enum class Issued : uint8_t {
   timed,     ///< op by op, each between two events
   eager,     ///< op by op
@@ -29,12 +29,12 @@ enum class Issued : uint8_t {
   observed   ///< as one graph, each call in it between two events (Keep::calls)
 };
 
-/// Made and asked while ops are bound by the worker's first thread, which is then the compute lane's. After
-/// that each function is called by the thread that sees to the lane in question, unless said otherwise; those
-/// that take no lane by the compute lane's. What was recorded is read after the run.
+/// Made and used while ops are bound by the worker's first thread, which is then the compute lane's. After
+/// that each function is called by the thread that drives the lane in question, unless stated otherwise;
+/// functions without a lane by the compute lane's thread. Records are read after the run.
 class LaneDriver {
  public:
-  /// All of it outlives the driver.
+  /// All arguments must outlive the driver.
   struct Setup {
     Run& run;
     uint32_t instance;
@@ -45,41 +45,41 @@ class LaneDriver {
   LaneDriver(const LaneDriver&) = delete;
   LaneDriver& operator=(const LaneDriver&) = delete;
 
-  /// Walks the ops of all iterations that this lane's thread sees to. Throws DeviceError, naming op and
-  /// iteration, of what an op throws, and Stopped.
+  /// Runs the ops of all iterations that this lane's thread drives. Throws DeviceError, naming op and
+  /// iteration, if an op throws, and Stopped.
   virtual void run(Lane lane) = 0;
 
   // ---- while ops are bound ----
 
   /// A call whose launches are timed with Keep::calls: Launch::time.
   std::size_t timed(const Call& call);
-  /// Some update works with the state of `lag` iterations ago. Throws InputError where that is too long ago.
+  /// Some update uses the state of `lag` iterations ago. Throws InputError if that is too long ago.
   virtual void needs_state(int32_t lag) = 0;
-  /// Where the host reads and writes `elements` in place of the device's `at`: `at` itself, or host memory of
-  /// the device's that to_host() and to_device() fill.
+  /// Host address of `elements` at the device's `at`: `at` itself, or host memory that to_host() and
+  /// to_device() synchronise.
   virtual float* host_memory(float* at, int64_t elements) = 0;
-  /// Collectives on the lane will take turns in host memory for `elements`: collective_memory().
+  /// Collectives on the lane will share host memory of `elements`: collective_memory().
   virtual void reserve_collective(Lane lane, int64_t elements) = 0;
   enum class Staging : uint8_t { input, integers };
-  /// staging() will be asked for so much of a kind: memory that is allocated while others' collectives wait
-  /// for this worker may have to wait for those.
+  /// staging() will be asked for this much of a kind: allocating it while others' collectives wait for this
+  /// worker could deadlock.
   virtual void reserve_staging(Staging kind, int64_t elements) = 0;
 
-  // ---- by ops as they run ----
+  // ---- called by ops as they run ----
 
   /// In order, on the compute lane.
   virtual void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) = 0;
-  /// The sum of these single floats is the loss of the iteration, or of its micro-batch, under way.
+  /// The sum of these floats is the loss of the current iteration or micro-batch.
   virtual void take_losses(const std::vector<float*>& at) = 0;
-  /// As host_memory(), one piece a kind, in which the host may write what an iteration needs while the device
-  /// still works on earlier ones. The input's by the copy lane's thread where it has one.
+  /// Like host_memory(), one buffer per kind, in which the host may write data of an iteration while the
+  /// device still works on earlier ones. The input's is used by the copy lane's thread if it has one.
   virtual float* staging(Staging kind, int32_t iteration, float* at) = 0;
   virtual float* collective_memory(Lane lane, float* at) = 0;
-  /// The device by which members of a collective reach each other's memory; null: they read and write it as
-  /// host memory.
+  /// The device through which members of a collective reach each other's memory; null: they access it as host
+  /// memory.
   virtual DeviceSession* peer_copies() = 0;
-  /// Between the device's memory and what stands for it on the host: nothing where that is the same memory.
-  /// The host waits for to_host() alone.
+  /// Copies between device memory and its host memory; nothing if they are the same. The host waits only for
+  /// to_host().
   void to_host(float* host, const float* at, int64_t elements, Lane lane);
   void to_device(float* at, const float* host, int64_t elements, Lane lane);
 
@@ -91,15 +91,15 @@ class LaneDriver {
 
  protected:
   explicit LaneDriver(const Setup& setup);
-  /// Runs the lane's ops one by one in the calling thread, each when all that it waits for has ended.
+  /// Runs the lane's ops one by one in the calling thread, each when its dependencies have ended.
   void walk(Lane lane);
-  /// The same of all lanes, in the order of the role's list, where no two ever work at the same time.
+  /// The same for all lanes, in the order of the role's list, if no two ever work at the same time.
   void walk_all();
-  /// One of them, without saying that it has ended.
+  /// Runs one of them without signalling its end.
   void step(LaneState& lane, const LaneOp& op, int32_t iteration);
   /// All iterations are done.
   static void leave(LaneState& lane, uint32_t passed);
-  /// Until all that the op waits for has ended.
+  /// Until all dependencies of the op have ended.
   virtual void wait(const LaneOp& op, int32_t iteration) = 0;
   int64_t act(const LaneOp& op, int32_t iteration);
   /// Tells the run that this instance's iteration has ended.
@@ -120,8 +120,8 @@ class LaneDriver {
   void leave_store();
 };
 
-/// A thread for each lane in use, or one for all that never work at the same time; the device is done with an
-/// op when its call returns, and its memory is the host's.
+/// One thread per used lane, or one for all if no two work at the same time; an op is done when its call
+/// returns, and the memory is the host's.
 class ThreadDriver : public LaneDriver {
  public:
   explicit ThreadDriver(const Setup& setup) : LaneDriver(setup) {}
@@ -149,9 +149,9 @@ class ThreadDriver : public LaneDriver {
   void launch_timed(const std::vector<Launch>& list, std::size_t variant, const IterationState& state);
 };
 
-/// Does this lane have a thread of its own? Always the compute lane, which opens the device. With threads
-/// every lane in use, unless no two work at the same time; with streams those whose ops the host takes part
-/// in, and the compute lane's thread issues all others. Any thread may ask.
+/// Whether this lane has its own thread. Always the compute lane, which opens the device. With threads every
+/// used lane, unless no two work at the same time; with streams those whose ops involve the host, and the
+/// compute lane's thread issues all others. Any thread may ask.
 bool needs_thread(const Backend& backend, const Lanes& lanes, Lane lane);
 
 }  // namespace tandem::exec

@@ -66,8 +66,8 @@ void Lanes::depend(uint32_t op, uint32_t on, uint16_t lag) {
       {other.lane, on, position_[on], lane_ops, lag, turns(other)});
 }
 
-/// A micro-batch begins to use the activations of the one that had its slot before, in this iteration or the
-/// last, when all lanes are done with that.
+/// A micro-batch may use the activations of the previous user of its slot, in this iteration or the last,
+/// when all lanes are done with them.
 void Lanes::share_slots(const Slots& slots) {
   using Ends = std::array<int64_t, kLanes>;  // op of each lane, or -1
   Ends none;
@@ -96,7 +96,7 @@ void Lanes::share_slots(const Slots& slots) {
   }
 }
 
-/// A backward pass makes gradients where a reduction may still be at work on those before.
+/// A backward pass writes gradients that an earlier reduction may still be using.
 void Lanes::keep_gradients(const Program& program, const ExecutionGraph& lowered) {
   const auto makes = [&](const Op& op, const Bucket& bucket) {
     const Task& task = program.tasks[op.what];
@@ -108,7 +108,7 @@ void Lanes::keep_gradients(const Program& program, const ExecutionGraph& lowered
              t.offset < bucket.first + bucket.elements && bucket.first < t.offset + t.elements;
     });
   };
-  std::map<uint32_t, uint32_t> reduced;  // key -> the reduction before, of this iteration or the last
+  std::map<uint32_t, uint32_t> reduced;  // key -> the previous reduction, of this iteration or the last
   for (const bool again : {false, true}) {
     for (uint32_t i = 0; i < role_.ops.size(); ++i) {
       const Op& op = role_.ops[i];
@@ -121,7 +121,7 @@ void Lanes::keep_gradients(const Program& program, const ExecutionGraph& lowered
   }
 }
 
-/// Lanes that read and decode, and a copy lane that does nothing but load input.
+/// Lanes that read and decode, and a copy lane that only loads input.
 void Lanes::load_ahead(const Run& run) {
   const Program& program = run.program();
   for (const Lane lane : {Lane::read, Lane::decode})

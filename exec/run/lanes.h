@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A worker's lanes: the ops bound to each in order, how far each has come, and what was timed. Internal to
+// A worker's lanes: the ops bound to each in order, the progress of each, and the recorded times. Internal to
 // exec.
 //
-// Built by one thread before the run. During it `ops` are only read, `passed` may be waited for by any
-// thread, and of each lane `passed` and `executed` are written by the one thread that sees to it
-// (lane_driver.h); `executed` is read by others after the run.
+// Built by one thread before the run. During it `ops` are only read, any thread may wait for `passed`, and a
+// lane's `passed` and `executed` are written by the one thread that drives it (lane_driver.h); others read
+// `executed` after the run.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -20,15 +20,15 @@ namespace tandem::exec {
 
 inline constexpr uint32_t kNoOp = UINT32_MAX;
 
-/// One op of one iteration, as it ran.
+/// One execution of an op.
 struct Executed {
   uint32_t iteration;
   uint32_t op;         ///< kNoOp: only the iteration's end on this lane was timed
   int64_t start, end;  ///< ns; without waiting for dependencies; a collective starts with its last member
-  int64_t ready;       ///< when its lane and its dependencies let it start; of a device's own queues `start`
+  int64_t ready;       ///< when its lane and its dependencies let it start; on a device's own queues `start`
 };
 
-/// In which iterations of a run an op is there (semantics.md 1.4).
+/// In which iterations of a run an op exists (semantics.md 1.4).
 struct Turns {
   uint16_t every = 1;
   int64_t from = 0, until = INT64_MAX;
@@ -37,22 +37,22 @@ struct Turns {
   }
 };
 
-/// An op of another lane that an op waits for.
+/// An op of another lane that this op waits for.
 struct LaneDependency {
   Lane lane;
   uint32_t op;        ///< index into Role::ops
-  uint32_t position;  ///< of it among the `lane_ops` of its lane
+  uint32_t position;  ///< its position among the `lane_ops` of its lane
   uint32_t lane_ops;
   uint16_t lag;
   Turns turns;
-  /// Of which iteration, when the op that waits is of `iteration`; none where that does not exist
-  /// (semantics.md 1.3, 1.4).
+  /// The iteration that is waited for by an op of `iteration`; none if it does not exist (semantics.md 1.3,
+  /// 1.4).
   std::optional<int32_t> of(int32_t iteration) const {
     const int32_t of = iteration - lag;
     if (of < 0 || !turns.at(of)) return std::nullopt;
     return of;
   }
-  /// LaneState::passed once it has ended in iteration `of`.
+  /// Value of LaneState::passed once it has ended in iteration `of`.
   uint32_t passed_by(int32_t of) const { return static_cast<uint32_t>(of) * lane_ops + position + 1; }
 };
 
@@ -60,8 +60,8 @@ struct LaneOp {
   uint32_t op = 0;  ///< index into Role::ops
   Turns turns;
   std::vector<LaneDependency> deps;
-  std::function<int64_t(int32_t iteration)> act;  ///< returns when its work began, or 0 for at once
-  /// Of the flat gradients, summed when the coordinator says so (Run::coordinated); nothing: `act` is the op.
+  std::function<int64_t(int32_t iteration)> act;  ///< returns when its work began, or 0 for immediately
+  /// For flat gradients summed when the coordinator decides (Run::coordinated); empty: `act` is the op.
   Slice gradients = {};
   bool runs(int32_t iteration) const { return turns.at(iteration); }
 };
@@ -70,27 +70,27 @@ struct LaneState {
   std::vector<LaneOp> ops;
   bool pushes = false;     ///< it sends to a store
   bool exchanges = false;  ///< the host takes part in some op: messages, tokens of experts, collectives over
-                           ///< links, updates of what is offloaded
-  int32_t ahead = 0;       ///< iterations that it may load input for before others begin them
-  Counter passed;          ///< ops that ended, or do not exist in their iteration
+                           ///< links, updates of offloaded state
+  int32_t ahead = 0;       ///< iterations by which it may load input in advance
+  Counter passed;          ///< ops that have ended, or do not exist in their iteration
   std::vector<Executed> executed;
-  /// Sums such gradients, by the group of the first op's collective. As `act`; set by the worker.
+  /// Sums gradients of several ops, by the group of the first op's collective. Like `act`; set by the worker.
   std::function<int64_t(const LaneOp& first, Slice gradients, int32_t iteration)> sum;
-  int64_t sums = 0;  ///< so many were made
-  /// `passed` when all of the iterations before `iteration` are done.
+  int64_t sums = 0;  ///< number of ops summed
+  /// `passed` when all iterations before `iteration` are done.
   uint32_t passed_before(int32_t iteration) const {
     return static_cast<uint32_t>(iteration) * static_cast<uint32_t>(ops.size());
   }
 };
 
-/// Of one worker. LaneOp::act is set by the worker (Worker::open).
+/// Of one worker. The worker (Worker::open) sets LaneOp::act.
 class Lanes {
  public:
-  /// Its counters are watched by the run's Abort, so it must outlive all waiting.
+  /// The run's Abort watches its counters, so it must outlive all waiting.
   Lanes(Run& run, uint32_t instance);
   LaneState& operator[](Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   const LaneState& operator[](Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
-  /// No two lanes ever work at the same time (schemes::one_after_another), nor need threads of their own: for
+  /// No two lanes ever work at the same time (schemes::one_after_another), nor need separate threads: for
   /// cores that only communicate, or for a coordinator's rounds.
   bool one_after_another() const { return one_after_another_; }
   /// The op of the role, bound to its lane.
@@ -106,7 +106,7 @@ class Lanes {
   void load_ahead(const Run& run);
 
   const Role& role_;
-  int64_t before_;  ///< iterations that a checkpoint has behind it
+  int64_t before_;  ///< iterations before the checkpoint
   std::array<LaneState, kLanes> lanes_;
   std::vector<uint32_t> position_;  ///< [op]: in its lane
   bool one_after_another_ = false;

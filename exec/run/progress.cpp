@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run may measure of its progress: when a loss is reached, and gradients' squared lengths.
+// What a run can measure of its progress: when a loss is reached, and the norms of gradients.
 #include "exec/layout/half_gradients.h"
 #include "exec/run/run.h"
 
@@ -13,8 +13,7 @@ bool Run::sums_gradients(const Op& op) const {
 void Run::make_watch() {
   const bool apart = execution_.backend->asynchronous || ranks().several() || stages_.split();
   if (execution_.target) {
-    if (apart)
-      refuse("a run ends at a loss on processors alone, in one process and without stages of a model");
+    if (apart) refuse("--target-loss needs processors, one process and a model without stages");
     watch_ = std::make_unique<LossWatch>(*execution_.target);
   }
   if (!keep_.norms) return;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rounds of a coordinator (Horovod's RunLoopOnce, horovod/common/operations.cc). One begins a cycle after
 // the last began, or when that has ended. In it all workers tell each other by a sum of bits which gradients
-// they have, as Horovod's response cache does. What all have is summed: neighbours of the flat vector
-// together, without a buffer of their own, as far as the bucket's limit goes. Everybody hears the same bits,
-// so all do the same.
+// they have, like Horovod's response cache. What all have is summed: neighbours in the flat vector together,
+// without a separate buffer, up to the limit of the bucket. All see the same bits, so all do the same.
 #include <algorithm>
 
 #include "exec/run/lane_driver.h"
@@ -37,7 +36,7 @@ void ThreadDriver::walk_in_rounds(LaneState& lane) {
   leave(lane, passed);
 }
 
-/// Has all that it waits for?
+/// Whether all dependencies of the op have ended.
 bool ThreadDriver::has_ended(const LaneOp& op, int32_t iteration) const {
   return std::all_of(op.deps.begin(), op.deps.end(), [&](const LaneDependency& d) {
     const std::optional<int32_t> of = d.of(iteration);
@@ -45,7 +44,7 @@ bool ThreadDriver::has_ended(const LaneOp& op, int32_t iteration) const {
   });
 }
 
-/// So many ops from `next` on can all workers do now, one behind the other.
+/// The number of ops from `next` on that all workers can do now, one after another.
 std::size_t ThreadDriver::agreed(const LaneState& lane, std::size_t next, int32_t iteration) {
   std::fill(votes_.begin(), votes_.end(), 0.0F);
   std::size_t end = next;
@@ -60,7 +59,7 @@ std::size_t ThreadDriver::agreed(const LaneState& lane, std::size_t next, int32_
   return static_cast<std::size_t>(std::find_if(at, votes_.end(), [&](float v) { return v < all; }) - at);
 }
 
-/// Of `count` ops from `next` on those that go together; returns how many.
+/// Sums the ops among `count` from `next` on that go together; returns how many.
 std::size_t ThreadDriver::sum_agreed(LaneState& lane, std::size_t next, std::size_t count,
                                      int32_t iteration) {
   Slice range = lane.ops[next].gradients;

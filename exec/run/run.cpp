@@ -29,7 +29,7 @@ int32_t all_iterations(const Execution& e, const Program& program) {
   return static_cast<int32_t>(all);
 }
 
-/// Begin of the c-th of n even cuts; the same as a collective's chunks.
+/// Start of the c-th of n even cuts; the same as a collective's chunks.
 int64_t cut(int64_t elements, int64_t n, int64_t c) { return elements / n * c + std::min(elements % n, c); }
 
 /// Start values as LearnedTensor says, drawn by counter: the same for every worker and thread count.
@@ -73,13 +73,13 @@ void Run::open() {
   make_iterations();
   make_watch();
   check_route();
-  // Spinning only pays where the thread that is waited for runs at the same time.
+  // Spinning only pays if the awaited thread runs at the same time.
   spins_ = here_ <= std::thread::hardware_concurrency() ? 2000 : 20;
   start_ = start_values(execution_graph(), e, false);
   frozen_ = start_values(execution_graph(), e, true);
   start_state_.resize(static_cast<std::size_t>(optimizer_state_.words()));
   if (e.start != nullptr) take_checkpoint(*e.start);
-  const BoundThread messages(communicating());  // threads of transports are started here
+  const BoundThread messages(communicating());  // starts the transports' threads
   make_transport();
   make_peers();
   make_groups();
@@ -95,14 +95,14 @@ void Run::take_checkpoint(const Checkpoint& saved) {
     buffers += t.kind == TensorKind::buffer ? static_cast<std::size_t>(t.elements) : 0;
   if (saved.buffers.size() != buffers) throw InputError("the checkpoint holds other buffers than the model");
   const auto kept = static_cast<std::size_t>(averaging_vectors(program_)) * start_.size();
-  if (kept == 0 || saved.averaging.empty()) return;  // begins anew
+  if (kept == 0 || saved.averaging.empty()) return;  // starts afresh
   if (saved.averaging.size() != kept)
     throw InputError("the checkpoint holds what another scheme keeps for averaging");
   start_averaging_ = saved.averaging;
 }
 
-/// Groups of free-running workers that meet in collectives; else, and where a group has members in other
-/// processes, everybody together.
+/// Groups of free-running workers that meet in collectives; else, or if a group has members in other
+/// processes, everybody in one group.
 void Run::make_iterations() {
   counted_in_.assign(here_, 0);
   uint32_t groups = 1;
@@ -125,7 +125,8 @@ void Run::make_iterations() {
 
 namespace {
 
-/// Do two chunks of a stage use one weight? Sums of its gradients over micro-batches take the passes of one.
+/// Whether two chunks of a stage share a weight. Sums of its gradients over micro-batches use the passes of
+/// one.
 bool ties_chunks(const std::vector<LayerRange>& chunks, const Graph& graph) {
   for (uint32_t i = 0; i < graph.layers().size(); ++i) {
     const auto owner = graph.tied_to(i);
@@ -172,7 +173,7 @@ void Run::check_executable() const {
 
 void Run::check_store() const {
   if (exchanges_parameters() && execution_.rate.by_staleness)
-    refuse("its workers update with gradients of their own, whose rate no server divides by staleness");
+    refuse("its workers update with their own gradients, whose rate no server divides by staleness");
   if (program_.stores.empty() || compresses()) return;
   const Store& store = program_.stores[0];
   for (const Channel& c : program_.channels) {
@@ -239,18 +240,18 @@ void Run::check_ops(uint32_t worker) const {
   }
 }
 
-/// Of groups of devices that train apart: each device averages its share, in place.
+/// Among groups of devices that train separately: each device averages its share, in place.
 void Run::check_average(const Op& op, uint32_t worker) const {
   if (op.payload != Payload::parameters && op.payload != Payload::state) return;
   const int64_t vectors = op.payload == Payload::state ? 1 + execution_.job.optimizer->state : 1;
   if (op.bytes.n < 4 * vectors * share(op.key, worker).elements)
     refuse(
-        "what workers of several devices moved travels in 8 bits in the simulator alone (compression=none "
+        "what workers of several devices moved travels in 8 bits in the simulator only (compression=none "
         "is executed)");
 }
 
-/// In 2 bytes where collectives sum them; in fp16, times the loss's scale, where all workers see all sums and
-/// so have the same scale, and no iteration begins before they are used.
+/// In 2 bytes where collectives sum them; in fp16, times the loss scale, if all workers see all sums and so
+/// have the same scale, and no iteration begins before they are used.
 void Run::check_gradients(const Op& op, uint32_t worker) const {
   if (op.payload != Payload::gradients && op.payload != Payload::shard &&
       op.payload != Payload::sequence_gradients)
@@ -319,7 +320,7 @@ void Run::check_calls(const ExecutionGraph& lowered) const {
   }
 }
 
-/// Which way do copies between workers go: "" where there is none to choose.
+/// The route of copies between workers: "" if there is no choice.
 std::string Run::route() const {
   auto* const reaches = execution_.backend->reaches;
   if (reaches == nullptr || here_ < 2) return "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the workers of one execution share. Internal to exec.
+// State that the workers of one execution share. Internal to exec.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -27,143 +27,143 @@
 namespace tandem::exec {
 
 /// Made by one thread before there are workers, and destroyed by it after their threads have ended. In
-/// between any thread may call the const functions: what they return does not change. Abort, Iterations,
-/// GroupCollective, DeviceGroup, ParameterStore and StoreLinks, which workers meet in, have rules of their
-/// own in their headers.
+/// between any thread may call the const functions; their results do not change. The headers of Abort,
+/// Iterations, GroupCollective, DeviceGroup, ParameterStore and StoreLinks, where workers meet, state their
+/// own rules.
 class Run {
  public:
   /// `execution` and `keep` outlive it. Throws InputError (what cannot be executed) and DeviceError.
   Run(const Execution& execution, const Keep& keep);
-  /// Makes what takes memory, threads and links: start values, transports, groups and servers. Before there
-  /// are workers. Throws as above.
+  /// Allocates memory, threads and links: start values, transports, groups and servers. Before there are
+  /// workers. Throws as above.
   void open();
 
   const Execution& execution() const { return execution_; }
   const Keep& keep() const { return keep_; }
   const Program& program() const { return program_; }
-  /// The whole model: what start(), results and checkpoints are laid out by.
+  /// The whole model: the layout of start(), results and checkpoints.
   const ExecutionGraph& execution_graph() const { return stages_.whole(); }
-  /// What each worker runs, which is its slice where the model is split.
+  /// The graph that each worker runs: its slice if the model is split.
   const Stages& stages() const { return stages_; }
   const Role& role(uint32_t instance) const { return program_.roles[stages_.place(instance).role]; }
 
   // ---- how much is run ----
 
-  /// In all processes: instances of role 0, or devices of the grid, by which they are numbered everywhere
-  /// below.
+  /// In all processes: instances of role 0, or devices of the grid; these numbers are used everywhere below.
   uint32_t workers() const { return workers_; }
   uint32_t first_here() const { return first_here_; }
-  uint32_t here() const { return here_; }  ///< so many, from first_here() on, are this process's
+  uint32_t here() const { return here_; }  ///< this process's, from first_here() on
   /// DeviceOptions::index of an instance of this process.
   uint32_t device_index(uint32_t instance) const {
     return static_cast<uint32_t>(ranks().local) * here_ + instance - first_here_;
   }
   int32_t micro_batches() const { return micro_batches_; }  ///< iterations of the program in a step
-  int32_t expected() const { return expected_; }  ///< iterations of each worker where they are alike
-  int32_t warmup() const { return warmup_; }      ///< iterations
-  /// Of so many that were made those that do not count: the warm-up, and at least a step is left.
+  int32_t expected() const { return expected_; }            ///< iterations of each worker, if they are equal
+  int32_t warmup() const { return warmup_; }                ///< iterations
+  /// The number of warm-up iterations among `made`; at least a step remains.
   int32_t warmup_of(int32_t iterations) const {
     return std::clamp(warmup_, 0, std::max(0, iterations - micro_batches_));
   }
   int64_t first_iteration() const { return first_iteration_; }  ///< those done before a checkpoint
-  /// Whose iterations are counted together with this instance's: a group of iterations().
+  /// The group of iterations() that this instance belongs to.
   uint32_t counted_in(uint32_t instance) const { return counted_in_[instance - first_here_]; }
   /// Of the program.
   Iterations& iterations() { return *iterations_; }
   const Iterations& iterations() const { return *iterations_; }
-  /// Is it an all-reduce of gradients, of which Keep::norms has lengths?
+  /// Whether it is an all-reduce of gradients whose norms Keep::norms records.
   bool sums_gradients(const Op& op) const;
   /// Null without a target.
   LossWatch* watch() { return watch_.get(); }
   const LossWatch* watch() const { return watch_.get(); }
-  /// Binds the calling thread, of one of this process's workers, to where its lane runs.
+  /// Binds the calling thread, of one of this process's workers, to the processors of its lane.
   void bind(uint32_t instance, Lane lane) const;
-  /// What becomes of options here that mean more elsewhere, in words.
+  /// Options that mean less here than elsewhere, in words.
   std::vector<std::string> remarks() const;
-  /// Tries before a thread that waits sleeps (Counter::wait).
+  /// Attempts before a waiting thread sleeps (Counter::wait).
   int spins() const { return spins_; }
   Abort& abort() { return abort_; }
 
   // ---- parameters ----
 
-  const std::vector<float>& start() const { return start_; }  ///< flat, that every worker begins with
-  /// The optimiser's, as optimizer_state() says; after fetch_store() the store's at the end.
+  const std::vector<float>& start() const { return start_; }  ///< flat, with which every worker begins
+  /// The optimiser's, laid out as in optimizer_state(); after fetch_store() the store's at the end.
   const std::vector<float>& start_state() const { return start_state_; }
-  /// Of the weights that stay as they are, in a flat vector of their own.
+  /// Of the frozen weights, in a separate flat vector.
   const std::vector<float>& frozen() const { return frozen_; }
-  /// Of a checkpoint: what averaging keeps (averaging_vectors()); empty: nothing is kept yet.
+  /// From a checkpoint: vectors for averaging (averaging_vectors()); empty: none yet.
   const std::vector<float>& start_averaging() const { return start_averaging_; }
   IterationState state(uint32_t instance, int32_t iteration, int32_t micro = 0) const;
-  /// Every micro-batch's gradients are reduced; else they are summed before that.
+  /// Every micro-batch's gradients are reduced; otherwise they are summed first.
   bool sums_shares() const { return sums_shares_; }
   /// A step's gradients are summed in the host's memory.
   bool sums_on_host() const { return execution_.job.offload.gradients && micro_batches_ > 1; }
-  /// Where a step's gradients are summed on the worker that made them, in the order of its flat vector.
+  /// Where a step's gradients are summed on the worker that computed them, in the order of its flat vector.
   std::vector<Slice> summed_whole(uint32_t instance) const;
-  /// Does each worker update a share of the parameters alone?
+  /// Whether each worker updates only a share of the parameters.
   bool spreads() const { return program_.sharding.state > 1; }
-  /// Payload::shard of a worker: what the reduction of its gradients leaves there; else all of the bucket.
+  /// Payload::shard of a worker: what it keeps after the reduction of its gradients; else all of the bucket.
   Slice share(uint32_t key, uint32_t instance) const;
-  /// The part of a bucket that one of `ranks` members of a reduce-scatter is left with.
+  /// The part of a bucket that a member of a reduce-scatter among `ranks` keeps.
   Slice cut_bucket(uint32_t key, uint32_t rank, uint32_t ranks) const;
 
   // ---- collectives ----
 
   using Member = GroupMember;
-  /// Place of a worker in a collective's groups, which count through all roles.
+  /// Position of a worker in a collective's groups, counted through all roles.
   Member member(const Collective& collective, uint32_t instance) const;
   /// `collective`: index into Program::collectives.
   GroupCollective& group(uint32_t collective, uint32_t group) { return *groups_[collective][group]; }
-  /// Made by the device's library, or of its messages where the scheme names an algorithm? Alike for all
+  /// Whether it uses the device's library, or its messages if the scheme names an algorithm. The same for all
   /// groups.
   bool library_made(uint32_t collective) const { return !library_[collective].empty(); }
-  /// How often a coordinator looks which gradients all workers have, in ns; 0: there is none.
+  /// Period in ns at which a coordinator checks which gradients all workers have; 0: there is none.
   int64_t cycle() const { return cycle_; }
-  /// Elements that it has summed at once, unless a bucket is larger.
+  /// Elements that it sums at once, unless a bucket is larger.
   int64_t most_fused() const { return most_fused_; }
-  /// Does it say when the op's gradients are summed?
+  /// Whether the coordinator decides when the op's gradients are summed.
   bool coordinated(const Op& op) const;
-  /// In which workers tell each other what they have.
+  /// Group in which workers tell each other what they have.
   GroupCollective& agreement() { return *agreement_; }
-  /// Null where it is not library_made().
+  /// Null if not library_made().
   DeviceGroup* library(uint32_t collective, uint32_t group) {
     return library_made(collective) ? library_[collective][group].get() : nullptr;
   }
-  /// Does a library make some collective of this process's workers?
+  /// Whether a library runs some collective of this process's workers.
   bool has_library() const;
   /// DeviceGroup::failure of any group.
   std::string library_failure() const;
-  /// By each worker of this process when its `nth` (1 ..) graph is captured and before it is first replayed:
-  /// making it ready takes memory, which may wait for collectives that others' graphs would begin.
+  /// Called by each worker of this process when its `nth` (1 ..) graph is captured and before it is first
+  /// replayed: preparing a graph allocates memory, which may wait for collectives that others' graphs would
+  /// begin.
   void meet_captured(uint32_t nth);
   /// After a failure, by any thread: nobody waits for a library's collectives any more.
   void stop_library() noexcept;
-  /// Are there nodes that only a Transport joins?
+  /// Whether some nodes are connected only by a Transport.
   bool has_transport() const { return transport_ != nullptr; }
   /// Transport::sent_bytes(); 0 without one.
   int64_t sent_bytes() const { return transport_ ? transport_->sent_bytes() : 0; }
   /// After a failed run, when the workers' threads have ended: nothing writes to their buffers any more.
   void stop_transport();
-  /// The way of copies between devices that was taken; "" where there is no choice.
+  /// The route of copies between devices; "" if there is no choice.
   std::string route() const;
 
   // ---- pipeline ----
 
   PeerLinks& peers() { return *peers_; }
-  /// The way of a channel's messages from or to a worker, whose counterpart has its number in the other role.
+  /// The path of a channel's messages from or to a worker; its peer has the same number in the other role.
   PeerLinks::Pair pair(uint32_t channel, uint32_t key, uint32_t instance) const;
 
   // ---- experts on other devices ----
 
-  /// Is what a collective moves tokens, as many as the router sends?
+  /// Whether a collective moves tokens, in numbers that the router decides.
   bool carries_tokens(const Op& op) const;
-  /// Tokens' ways: from one rank of the members of a collective to another.
+  /// Paths of tokens: from one rank of a collective's members to another.
   PeerLinks& tokens() { return *tokens_; }
   PeerLinks::Pair token_way(uint32_t collective, uint32_t group, uint32_t from, uint32_t to) const;
 
   // ---- parameter server ----
 
-  ParameterStore* store() { return store_.get(); }  ///< null where the program has none
+  ParameterStore* store() { return store_.get(); }  ///< null if the program has none
   const ParameterStore* store() const { return store_.get(); }
   StoreLinks* links() {
     return links_.get();
@@ -171,30 +171,31 @@ class Run {
   const StoreLinks* links() const { return links_.get(); }
   bool apart(uint32_t instance, uint32_t shard) const { return links_ && links_->apart(instance, shard); }
   uint32_t shards() const { return shards_; }
-  /// Those that have the key, or a part of it each.
+  /// The shards with the key, or with a part of it each.
   std::ranges::iota_view<uint32_t, uint32_t> shards_of(uint32_t key) const;
   uint32_t local() const { return local_; }  ///< workers of a node that push as one
-  /// Do workers and servers exchange parameters, which workers alone update?
+  /// Whether workers and servers exchange parameters, which only workers update.
   bool exchanges_parameters() const {
     return !program_.stores.empty() && program_.stores[0].averaging.rule != Averaging::Rule::none;
   }
-  /// Flat vectors that they exchange: parameters alone, or the optimiser's state behind them.
+  /// Flat vectors that they exchange: parameters, possibly followed by the optimiser's state.
   int64_t exchanged_vectors() const { return exchanged_vectors_; }
-  /// The optimiser's step on a part of a vector of parameters, whose state lies so.
+  /// The optimiser's step on a part of a vector of parameters with this layout of the state.
   Call update_call(const OptimizerState& state, const Slice& part) const;
-  /// Of the whole model: where start_state() has what.
+  /// Of the whole model: the layout of start_state().
   const OptimizerState& optimizer_state() const { return optimizer_state_; }
   bool compresses() const { return program_.compression.kind != Compression::Kind::none; }
-  /// Has each worker a model of its own in the store, which others reach?
+  /// Whether each worker has its own model in the store, which others can reach.
   bool own_models() const { return !program_.stores.empty() && program_.stores[0].own_models; }
-  /// Whose model a worker's is averaged with, of its own.
+  /// The worker whose model is averaged with this worker's.
   uint32_t partner(const Op& op, uint32_t instance, int32_t iteration) const {
     return peer_of(program_.channels[op.what].address, instance, workers_, execution_.seed,
                    static_cast<uint32_t>(iteration));
   }
-  /// The bucket `key`, cut for the local rank that pushes a share of it, cut for a shard.
+  /// The bucket `key`, cut for the local rank that pushes a share of it, then cut for a shard.
   Slice slice(uint32_t key, uint32_t instance, uint32_t shard) const;
-  /// After the run, by one thread: what servers on devices hold, into the store's memory and start_state().
+  /// After the run, by one thread: copies what servers on devices hold into the store's memory and
+  /// start_state().
   void fetch_store();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processors the lanes of a run's workers have.
+// The processors of the lanes of a run's workers.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 
 namespace tandem::exec {
 
-/// Workers of several processes that may use the same processors of a machine share them out.
+/// Workers of several processes that may use the same processors of a machine divide them.
 void Run::make_cores() {
   const Execution& e = execution_;
   if (!e.backend->on_processors) return;
@@ -44,7 +44,7 @@ void Run::bind(uint32_t instance, Lane lane) const {
   const bool messages =
       lane == Lane::comm || lane == Lane::reduce || lane == Lane::send || lane == Lane::recv;
   if (messages && !own.communicate.empty()) return bind_thread(own.communicate);
-  // Lanes that compute nothing go where there is room, unless there is a place for everything.
+  // Lanes that compute nothing go where there is room, unless everything fits.
   if (lane == Lane::compute || !own.communicate.empty() || execution_.bind == Bind::numa)
     bind_thread(own.compute);
 }
@@ -55,11 +55,10 @@ std::vector<std::string> Run::remarks() const {
   if (e.bind == Bind::numa && numa_nodes_ == 1)
     out.emplace_back("--bind numa: this machine has one NUMA node, and all workers have its processors");
   if (workers_ > 1 && processors_ > 0 && threads_ > processors_ && e.backend->name != "null")
-    out.push_back(
-        fmt::format("{} workers{} share {} processor{}: they take turns, as workers with devices of "
-                    "their own would not",
-                    threads_ / e.threads, e.threads == 1 ? "" : fmt::format(" of {} threads", e.threads),
-                    processors_, processors_ == 1 ? "" : "s"));
+    out.push_back(fmt::format(
+        "{} workers{} share {} processor{}: they are time-sliced, unlike workers with a device each",
+        threads_ / e.threads, e.threads == 1 ? "" : fmt::format(" of {} threads", e.threads), processors_,
+        processors_ == 1 ? "" : "s"));
   if (program_.comm_cores > 0 && !e.backend->on_processors)
     out.push_back(fmt::format("comm-cores: workers of backend {} are bound to no cores", e.backend->name));
   if (e.backend->asynchronous && e.job.scheme->overheads.cycle.ps > 0 && workers_ > 1)

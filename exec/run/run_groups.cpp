@@ -10,7 +10,7 @@
 namespace tandem::exec {
 
 void Run::make_transport() {
-  // Servers may stand on nodes of their own, behind those of the workers.
+  // Servers may be on separate nodes, numbered after those of the workers.
   const Role* servers = program_.stores.empty() ? nullptr : &program_.roles[program_.stores[0].role];
   const int64_t extra = servers != nullptr && servers->site == Site::extra_nodes ? servers->mesh.size() : 0;
   if (!ranks().several() || workers_ == 1) {
@@ -21,16 +21,16 @@ void Run::make_transport() {
     return;
   }
   if (execution_.rate_limit)
-    throw InputError("links between processes are real: --rate-limit is for nodes that one machine emulates");
+    throw InputError("--rate-limit is for nodes emulated on one machine; links between processes are real");
   if (extra > 0)
-    throw InputError("servers on nodes of their own would be processes without workers: only simulated");
+    throw InputError("servers on separate nodes would be processes without workers: only simulated");
   if (execution_.cluster.nodes != ranks().size)
     throw InputError(
         fmt::format("{} processes for {} nodes: each is one", ranks().size, execution_.cluster.nodes));
   transport_ = mpi_transport(abort_);
 }
 
-/// Where each instance computes, in all processes.
+/// The device of each instance, in all processes.
 std::vector<std::string> Run::units() const {
   std::string own;
   for (uint32_t i = first_here_; i < first_here_ + here_; ++i)
@@ -47,14 +47,13 @@ std::vector<std::string> Run::units() const {
   return out;
 }
 
-/// The library does a collective where it does it for every group, in every process. Named algorithms are
-/// made of its messages; but where the route is named as well, those within one process take our own copies,
-/// whose route it is.
+/// The library runs a collective if it can for every group, in every process. Named algorithms use its
+/// messages; but if the route is named too, those within one process use our own copies over that route.
 std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
     const Collective& collective, const std::vector<std::vector<uint32_t>>& members, uint32_t local) const {
   const Backend& backend = *execution_.backend;
   const bool several = here_ < workers_, named = collective.algorithm != "auto";
-  // What goes over links that this machine emulates leaves the devices.
+  // Traffic over emulated links leaves the devices.
   if (backend.group == nullptr || (transport_ && !several)) return {};
   if (collective.kind == CollKind::shift) return {};  // which a copy is
   if (named && !several && execution_.route != PeerRoute::automatic) return {};
@@ -87,8 +86,8 @@ std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
   return out;
 }
 
-/// Messages between stages, and tokens between those that hold different experts: both before either opens a
-/// way. Devices of a node are neighbours in the grid.
+/// Messages between stages, and tokens between devices with different experts: both ends are opened before
+/// either is used. Devices of a node are neighbours in the grid.
 void Run::make_peers() {
   const auto links = [&](std::size_t count, bool any) {
     if (!any) return std::unique_ptr<PeerLinks>();
@@ -132,7 +131,7 @@ void Run::make_groups() {
       members[at.group][at.rank] = i;
     }
     if (with_tokens.count(static_cast<uint32_t>(c)) > 0) make_token_ways(static_cast<uint32_t>(c), members);
-    if (collective.kind == CollKind::all_to_all) continue;  // of tokens alone
+    if (collective.kind == CollKind::all_to_all) continue;  // only tokens
     library_[c] = library_groups(collective, members, m.local);
     for (const std::vector<uint32_t>& instances : members) make_group(c, instances, m);
   }
@@ -183,7 +182,7 @@ void Run::make_coordinator() {
                                                  spins_, nodes);
 }
 
-/// A way from each member to each other: how many tokens come is known when they come.
+/// A path between each pair of members: the number of tokens is known when they arrive.
 void Run::make_token_ways(uint32_t collective, const std::vector<std::vector<uint32_t>>& members) {
   for (uint32_t group = 0; group < members.size(); ++group) {
     token_members_[{collective, group}] = members[group];
@@ -213,7 +212,7 @@ void Run::make_group(std::size_t collective, const std::vector<uint32_t>& instan
       std::make_unique<GroupCollective>(c.kind, c.algorithm, m.ranks, m.local, abort_, spins_, nodes));
 }
 
-/// Sums of gradients become means, over those that are summed and the micro-batches.
+/// Sums of gradients become means, over the summed members and the micro-batches.
 void Run::set_gradient_scale() {
   for (const Op& op : program_.roles[0].ops) {
     const bool compressed = op.payload == Payload::compressed;
@@ -222,8 +221,8 @@ void Run::set_gradient_scale() {
     const bool sums = compressed || kind == CollKind::all_reduce || kind == CollKind::reduce ||
                       (kind == CollKind::reduce_scatter && program_.stores.empty());
     if (!sums) continue;
-    // Experts that are dealt have seen the others' tokens already: theirs is a mean over as many.
-    // So are shared layers where partners have samples of their own, and losses are means over all of these.
+    // Dealt experts have seen the others' tokens already: theirs is a mean over all of these. So are shared
+    // layers if partners have different samples and losses are means over all of these.
     const uint32_t ranks = stages_.own_samples() ? 1
                            : stages_.split()     ? stages_.replicas() / stages_.apart() * stages_.contexts()
                                                  : member(program_.collectives[op.what], 0).ranks;

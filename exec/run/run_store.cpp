@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameter server of a run: where its shards are kept, who merges, and the links to those elsewhere.
+// The parameter server of a run: where its shards are kept, who merges, and the links to remote ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void Run::make_store() {
     store_start_ = start_;
     store_start_.insert(store_start_.end(), start_state_.begin(), start_state_.end());
   }
-  // Else a server merges in host memory, from where links begin as well.
+  // Else a server merges in host memory, where links begin as well.
   const bool on_devices = execution_.backend->asynchronous && role.site == Site::accelerators &&
                           transport_ == nullptr && !own_models();
   make_servers(on_devices);
@@ -102,7 +102,7 @@ std::size_t Run::add_state(float* state, const Slice& slice, float** operands) c
 /// The optimiser's step.
 Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server_of, bool on_devices) {
   const Store& rules = program_.stores[0];
-  // One prepared update a server and slice, or length: slices come in few sizes.
+  // One prepared update per server and slice length: slices come in few sizes.
   const bool by_tensor = execution_.job.optimizer->by_tensor();
   const auto key_of = [server_of, by_tensor](const Slice& slice) {
     return std::pair{server_of(slice), by_tensor ? slice.first : slice.elements};
@@ -113,11 +113,11 @@ Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server
     if (prepared->count(key) != 0) return;
     prepared->emplace(key, servers_[key.first]->prepare(update_call(optimizer_state_, slice)));
   });
-  // What a node's devices push as one is the sum of theirs.
+  // A node's devices push their sum as one.
   const float scale = execution_.integer_gradients
                           ? 1.0F
                           : 1 / (static_cast<float>(rules.batch) * static_cast<float>(local_));
-  // Of several gradients each has its weight already.
+  // Each of several gradients is weighted already.
   const Store::Rate rate = rules.batch > 1 ? Store::Rate::fixed : rate_rule();
   return [this, prepared, scale, pushing = pushing(), key_of, on_devices, rate](
              const Slice& slice, const float* gradient, int64_t version, int64_t staleness) {
@@ -134,7 +134,7 @@ Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server
   };
 }
 
-/// What workers push, as it comes to host memory.
+/// What workers push, as it arrives in host memory.
 std::function<void(const Slice&, const float*, float*)> Run::unpacking() const {
   auto forms = std::make_shared<std::map<int64_t, std::function<void(std::span<float* const>)>>>();
   for_each_slice([&](const Slice& slice) {
@@ -149,7 +149,7 @@ std::function<void(const Slice&, const float*, float*)> Run::unpacking() const {
   };
 }
 
-/// Where workers merge beside each other: each has a state of its own, with which it makes the step.
+/// If workers merge concurrently, each has its own state for the step.
 Step Run::step_of_workers() {
   auto states =
       std::make_shared<std::vector<std::vector<float>>>(static_cast<std::size_t>(workers_), start_state_);
@@ -173,7 +173,7 @@ Step Run::step_of_workers() {
   };
 }
 
-/// What comes are parameters, or the sum of `batch` workers', to whose mean the anchor in the store moves.
+/// Receives parameters, or the sum of `batch` workers', towards whose mean the anchor in the store moves.
 Merge Run::averaging_merge(const std::function<std::size_t(const Slice&)>& server_of) {
   const Averaging& rule = program_.stores[0].averaging;
   auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
@@ -185,7 +185,7 @@ Merge Run::averaging_merge(const std::function<std::size_t(const Slice&)>& serve
   const int32_t batch = program_.stores[0].batch;
   return [this, prepared, server_of, batch](const Slice& slice, const float* parameters, int64_t, int64_t) {
     const std::size_t server = server_of(slice);
-    float* const own = const_cast<float*>(parameters);  // which stay as they are; a sum is the store's
+    float* const own = const_cast<float*>(parameters);  // these stay unchanged; a sum belongs to the store
     if (batch > 1) servers_[server]->scale(own, 1 / static_cast<float>(batch), slice.elements, Lane::compute);
     float* const operands[] = {own, own, store_->at(slice)};
     servers_[server]->launch(prepared->at({server, slice.elements}), operands, {}, Lane::compute);

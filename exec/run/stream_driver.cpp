@@ -17,11 +17,11 @@ constexpr std::size_t kNoStep = SIZE_MAX;
 /// Steps whose ops are timed one by one, after the warm-up: events cost device time, and such steps are not
 /// replayed. The rate comes from the others.
 constexpr int32_t kTimed = 4;
-/// Of those behind them that could be replayed at most so many, or a quarter, are issued op by op.
+/// Of the later steps that could be replayed at most this many, or a quarter, are issued op by op.
 constexpr int32_t kEager = 16;
 constexpr int32_t kTimeline = 2;  ///< the last ones, timed for the picture
-constexpr int32_t kRebase = 256;  ///< iterations after which times are counted from a fresh event
-/// Before the first capture everything ran at least once, so libraries have made what they make lazily.
+constexpr int32_t kRebase = 256;  ///< iterations after which times are relative to a new event
+/// Before the first capture everything ran at least once, so libraries have done their lazy initialisation.
 constexpr int32_t kCaptureAfter = 1;
 
 }  // namespace
@@ -77,7 +77,7 @@ void StreamDriver::plan_steps() {
 }
 
 void StreamDriver::make_events(int32_t longest_lag) {
-  // An event is recorded anew when nobody can still ask for its last record.
+  // An event is recorded again only when nobody can still ask for its last record.
   ring_ = kAhead + longest_lag + 1;
   for (Step& s : steps_) {
     for (int32_t i = 0; s.awaited && i < ring_; ++i) s.done.push_back(device_.make_event(false));
@@ -137,7 +137,7 @@ void StreamDriver::take_losses(const std::vector<float*>& at) {
   for (const float* loss : at) device_.copy(to++, loss, 1, Lane::compute);
 }
 
-/// In the thread of a lane that is not issued: the host itself waits for what its op needs.
+/// In the thread of a lane that is not issued here: the host itself waits for the op's dependencies.
 void StreamDriver::wait(const LaneOp& op, int32_t iteration) {
   for (const LaneDependency& d : op.deps) {
     const std::optional<int32_t> of = d.of(iteration);
@@ -178,12 +178,12 @@ void StreamDriver::warm_up() {
   }
 }
 
-/// What a call's time has of the events around it and of its launch.
+/// The part of a call's time that is due to the events around it and its launch.
 void StreamDriver::measure_empty_launch() {
   auto begin = device_.make_event(true), end = device_.make_event(true);
   std::vector<double> seconds;
   const auto work = [&] {
-    // Behind others, as calls are.
+    // after others, as calls are
     for (int k = 0; k < 8; ++k) device_.scale(history_, 1, 1, Lane::compute);
     device_.record(*begin, Lane::compute);
     device_.scale(history_, 1, 1, Lane::compute);
@@ -203,8 +203,8 @@ void StreamDriver::measure_empty_launch() {
   if (!seconds.empty()) empty_launch_ = median(seconds);
 }
 
-/// Ties the device's clock to the host's: an event lies between the two readings around it, and of several
-/// tries the closest pair counts.
+/// Synchronises the device's clock with the host's: an event lies between the two readings around it, and the
+/// closest pair of several attempts is used.
 void StreamDriver::set_clock() {
   int64_t closest = INT64_MAX;
   for (int i = 0; i < 8; ++i) {
@@ -256,7 +256,7 @@ void StreamDriver::read_losses(int32_t iterations) {
   }
 }
 
-/// The compute lane waits for what the others were given.
+/// The compute lane waits for what was issued to the others.
 void StreamDriver::join() {
   for (int l = 0; l < kLanes; ++l) {
     const auto lane = static_cast<Lane>(l);
@@ -266,7 +266,7 @@ void StreamDriver::join() {
   }
 }
 
-/// The others wait for what the compute lane was given.
+/// The others wait for what was issued to the compute lane.
 void StreamDriver::fork() {
   device_.record(*fork_, Lane::compute);
   for (int l = 0; l < kLanes; ++l) {
@@ -304,7 +304,7 @@ void StreamDriver::issue(int32_t iteration) {
   }
 }
 
-/// The difference of far events would be coarse: it is told in single-precision milliseconds.
+/// Differences between distant events would be coarse: they are single-precision milliseconds.
 void StreamDriver::move_clock() {
   device_.synchronize(*next_base_);
   base_ns_ = ns(*next_base_);
@@ -320,7 +320,7 @@ void StreamDriver::give_states(int32_t iteration) {
   }
 }
 
-/// All lanes from the compute lane, which begins when the others have caught up.
+/// All lanes after the compute lane, which begins when the others have caught up.
 void StreamDriver::replay(int32_t iteration, std::unique_ptr<DeviceGraph>& graph) {
   if (!graph) {
     join();
@@ -371,7 +371,7 @@ StreamDriver::Span& StreamDriver::open_span(Spans& spans, std::size_t what, Lane
   return s;
 }
 
-/// The lane waits on the device for what this thread issued; the host waits for what other threads see to.
+/// The lane waits on the device for what this thread issued; the host waits for other threads' ops.
 void StreamDriver::device_wait(const Step& step, int32_t iteration) {
   for (const LaneDependency& d : lanes_[step.lane].ops[step.bound].deps) {
     const std::optional<int32_t> of = d.of(iteration);
@@ -387,8 +387,8 @@ int64_t StreamDriver::ns(DeviceEvent& event) {
   return base_ns_ + static_cast<int64_t>(device_.seconds_between(*base_, event) * 1e9);
 }
 
-/// The host waits for the event, but not for a collective that will never end: other workers may have failed,
-/// or the library has.
+/// The host waits for the event, but not for a collective that will never end: other workers, or the library,
+/// may have failed.
 void StreamDriver::follow(DeviceEvent& event) {
   while (run_.has_library() && !device_.finished(event)) {
     run_.abort().check();
@@ -399,7 +399,7 @@ void StreamDriver::follow(DeviceEvent& event) {
   device_.synchronize(event);
 }
 
-/// Follows the device to the end of an iteration, so that the host is never far ahead, and takes its times.
+/// Follows the device to the end of an iteration, so that the host is never far ahead, and reads its times.
 void StreamDriver::harvest(int32_t iteration) {
   Slot& s = slot(iteration);
   for (int l = 0; l < kLanes; ++l) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How the lanes of an asynchronous device are driven: one thread issues them all in program order, lanes wait
-// for each other on the device, the host only follows from afar. Internal to exec.
+// Drives the lanes of an asynchronous device: one thread issues them all in program order, lanes wait for
+// each other on the device, and the host only follows. Internal to exec.
 #include <array>
 #include <memory>
 #include <vector>
@@ -10,15 +10,14 @@
 
 namespace tandem::exec {
 
-/// Can the iterations of this run be captured once and replayed? Not where the host takes part in them
-/// (stores, loaded input, collectives that workers make among themselves), where iterations differ
-/// (Op::every), or where one leans on another across lanes (Dep::lag), which replaying would serialise. Any
-/// thread may ask.
+/// Whether the iterations of this run can be captured once and replayed. Not if the host takes part in them
+/// (stores, loaded input, collectives among workers), if iterations differ (Op::every), or if one depends on
+/// another across lanes (Dep::lag), which replaying would serialise. Any thread may ask.
 bool replayable(const Run& run, uint32_t instance);
 
-/// The compute lane's thread issues every lane whose ops need no host; run() of the other lanes (exchanges)
-/// walks them in threads of their own and waits for the device where it must. Threads as LaneDriver says;
-/// staging(input), where the copy lane is issued here, is called by the compute lane's.
+/// The compute lane's thread issues every lane whose ops do not involve the host; run() of the other lanes
+/// (exchanges) drives them in separate threads and waits for the device where it must. Threads as LaneDriver
+/// says; staging(input) is called by the compute lane's thread if the copy lane is issued here.
 class StreamDriver : public LaneDriver {
  public:
   explicit StreamDriver(const Setup& setup);
@@ -29,7 +28,7 @@ class StreamDriver : public LaneDriver {
   float* host_memory(float* at, int64_t elements) override;
   void reserve_collective(Lane lane, int64_t elements) override;
   /// With Keep::calls each launch is timed: in some of the replays, where the device never waits for the host
-  /// and is as warm as in others; in the iterations that are sampled where nothing is replayed.
+  /// and is as warm as in others; without replays in the sampled iterations.
   void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) override;
   void take_losses(const std::vector<float*>& at) override;
   void reserve_staging(Staging kind, int64_t elements) override;
@@ -41,10 +40,10 @@ class StreamDriver : public LaneDriver {
   void wait(const LaneOp& op, int32_t iteration) override;
 
  private:
-  /// Iterations that the host may be ahead of the device: enough that the device never waits for it.
+  /// Iterations by which the host may be ahead: enough that the device never waits for it.
   static constexpr int32_t kAhead = 2;
-  /// With Keep::calls one replay in so many is observed: when it is given, the times of the last one have
-  /// been taken.
+  /// With Keep::calls one replay in this many is observed: the times of the previous one have been read by
+  /// the time it is issued.
   static constexpr int32_t kObserved = kAhead + 1;
 
   struct Step {  ///< one op that this thread issues
@@ -63,7 +62,7 @@ class StreamDriver : public LaneDriver {
     std::vector<Span> list;
     std::size_t used = 0;
   };
-  struct Slot {  ///< of the iterations under way, in turn
+  struct Slot {  ///< of the iterations in flight, reused cyclically
     std::unique_ptr<DeviceEvent> ends[kLanes];
     bool sampled = false, observed = false, ended[kLanes] = {};
     Spans ops, calls;
@@ -74,14 +73,14 @@ class StreamDriver : public LaneDriver {
   };
 
   bool mine(Lane lane) const { return !lanes_[lane].exchanges; }
-  /// It is issued here, beside the compute lane, and has something to do.
+  /// It is issued here, in addition to the compute lane, and has something to do.
   bool beside(Lane lane) const { return lane != Lane::compute && mine(lane) && !lanes_[lane].ops.empty(); }
   void plan_steps();
   void make_events(int32_t longest_lag);
   void set_clock();
   void warm_up();
   void measure_empty_launch();
-  /// How the iteration is to be given.
+  /// How to issue the iteration.
   Issued way(int32_t iteration) const;
   Slot& slot(int32_t iteration) { return slots_[static_cast<std::size_t>(iteration % (kAhead + 1))]; }
   DeviceEvent& done(uint32_t op, int32_t iteration);
@@ -110,14 +109,14 @@ class StreamDriver : public LaneDriver {
   Slot* now_ = nullptr;  ///< of the iteration being issued
   std::unique_ptr<DeviceEvent> base_, next_base_, fork_, joins_[kLanes];
   int64_t base_ns_ = 0;
-  double empty_launch_ = 0;    ///< seconds between the two events around a kernel that does nothing
-  std::vector<int32_t> lags_;  ///< whose states are needed
-  std::array<std::vector<float*>, 2> staging_;  ///< [kind]: one for each iteration under way
+  double empty_launch_ = 0;                     ///< seconds between the two events around an empty kernel
+  std::vector<int32_t> lags_;                   ///< whose states are needed
+  std::array<std::vector<float*>, 2> staging_;  ///< [kind]: one for each iteration in flight
   std::array<HostMemory, kLanes> collective_;
   int64_t losses_each_ = 0;      ///< floats of a micro-batch
   int64_t taken_ = 0;            ///< micro-batches whose losses were asked for
-  float* losses_now_ = nullptr;  ///< on the device, of the iteration under way
-  float* history_ = nullptr;     ///< there, of all iterations
+  float* losses_now_ = nullptr;  ///< on the device, of the current iteration
+  float* history_ = nullptr;     ///< on the device, of all iterations
   std::unique_ptr<DeviceGraph> graph_, observed_graph_;
   Spans observed_;  ///< of the calls in observed_graph_
   uint32_t captures_ = 0;

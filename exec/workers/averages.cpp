@@ -17,7 +17,7 @@ Averages::Averages(const Workplace& place)
   start();
 }
 
-/// The anchor is where training begins, the velocity 0, unless a checkpoint says otherwise.
+/// The anchor starts at the start values and the velocity at 0, unless there is a checkpoint.
 void Averages::start() {
   if (averaging_vectors(run_.program()) == 0) return;
   const std::vector<float>& from = run_.start_averaging().empty() ? run_.start() : run_.start_averaging();
@@ -33,7 +33,7 @@ std::vector<float> Averages::now() const {
   return memory_.kept_state().give(memory_.read(averaging_, words), graph().parameters());
 }
 
-/// The mean lies where the parameters were averaged, or beside them where these stay.
+/// The mean is where the parameters were averaged, or in separate memory if these stay.
 OpHandler::Act Averages::bind(uint32_t index) {
   const Op& op = role().ops[index];
   const Slice part = updated(index);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A worker's device, lanes and driver, and how whoever allocates there states what it needs. Internal to
-// exec.
+// A worker's device, lanes and driver, and how handlers state the memory they need. Internal to exec.
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,7 +11,7 @@
 
 namespace tandem::exec {
 
-/// Whose memory is asked for: known before anything is made.
+/// The worker whose memory is asked for: known before anything is made.
 struct Asked {
   const Execution& execution;
   const Program& program;
@@ -22,8 +21,8 @@ struct Asked {
   const ExecutionGraph& lowered() const { return stages.lowered(worker); }
 };
 
-/// One buffer of a worker: how long it is, and what its parts count as. The one list that buffers are
-/// allocated by and that worker_memory() sums up.
+/// One buffer of a worker: its length, and how its parts are counted. The one list from which buffers are
+/// allocated and worker_memory() is summed.
 struct Need {
   struct Part {
     Bytes bytes;
@@ -36,7 +35,8 @@ struct Need {
 };
 using Needs = std::vector<Need>;
 
-/// Made by any thread; the rest, when the worker opens, by its compute lane's. Then ops of all lanes use it.
+/// Made by any thread; the rest by its compute lane's thread when the worker opens. Then ops of all lanes use
+/// it.
 struct Bench {
   Bench(Run& of, uint32_t number) : run(of), instance(number), lanes(of, number) {}
   Asked asked() const { return {run.execution(), run.program(), run.stages(), instance}; }
@@ -47,7 +47,7 @@ struct Bench {
   Lanes lanes;
   std::unique_ptr<DeviceSession> device;
   std::unique_ptr<LaneDriver> driver;
-  std::vector<int64_t> bytes;  ///< [op]: that it hands to its collective or sends, in an iteration
+  std::vector<int64_t> bytes;  ///< [op]: bytes passed to its collective or sent, per iteration
 };
 
 }  // namespace tandem::exec

@@ -36,8 +36,8 @@ Collectives::Collectives(const Workplace& place, const Parts& parts)
   joined_ = place.bench.allocate(need[1]);
 }
 
-/// With Keep::norms also the squared length of this worker's gradients before they are summed, and of the sum
-/// behind it, as means over their samples.
+/// With Keep::norms also the squared norm of this worker's gradients before they are summed, and of the sum
+/// afterwards, as means over their samples.
 OpHandler::Act Collectives::bind(uint32_t index) {
   const Op& op = role().ops[index];
   Act act = collective(index);
@@ -52,18 +52,18 @@ void Collectives::ask_library() {
   for (const auto& ask : asks_) ask();
 }
 
-/// What a collective works on in the device's memory.
+/// The device memory that a collective works on.
 struct Collectives::Buffer {
   float* at = nullptr;
   int64_t elements = 0;
-  /// Of a gather what this member brings, of a scatter what it takes, where that lies elsewhere: at its place
-  /// in the buffer, or where `all` one behind the other and all of the buffer.
+  /// A gather's contribution or a scatter's result of this member, if stored separately: at its place in the
+  /// buffer, or with `all` one after another and all of the buffer.
   std::vector<std::pair<float*, int64_t>> parts = {};
   bool all = false;
-  std::vector<float*> further = {};  ///< as many elements each, summed likewise where they lie
+  std::vector<float*> further = {};  ///< further buffers of the same length, summed in place likewise
 };
 
-/// Partners that divide the sequence gather and scatter it in tensors beside those that layers hand on.
+/// Partners that divide the sequence gather and scatter it in tensors separate from the layers' outputs.
 Collectives::Buffer Collectives::buffer_of_layer(uint32_t index) const {
   const Op& op = role().ops[index];
   const SliceTensors& of = graph().slice(op.key);
@@ -79,7 +79,7 @@ Collectives::Buffer Collectives::buffer_of_layer(uint32_t index) const {
     return out;
   }
   const bool forward = op.payload == Payload::activations, gathers = kind == CollKind::all_gather;
-  // In forward, where that is made again once more, and a gather for the parameters' gradients.
+  // In forward, its repetition in recomputation, and a gather for the parameters' gradients.
   const uint32_t before = parts_.plan.alike_before(index);
   const bool twice = of.again != kNoTensor, again = twice && before == 1;
   const TensorId output = twice && before > 0 ? of.again : of.output;
@@ -125,7 +125,7 @@ Collectives::Buffer Collectives::buffer(uint32_t index) const {
     return out;
   }
   const Bucket& bucket = run_.program().buckets[op.key];
-  if (op.payload == Payload::mean) {  // a step's gradients have been used, and lie there no longer
+  if (op.payload == Payload::mean) {  // a step's gradients have been used, and are no longer there
     Buffer out{gradients_at(bucket.first), bucket.elements, {}, true};
     out.parts.emplace_back(parameters_at(bucket.first), bucket.elements);
     return out;
@@ -134,13 +134,13 @@ Collectives::Buffer Collectives::buffer(uint32_t index) const {
           bucket.elements};
 }
 
-/// Do groups of devices that train apart average what each of them holds?
+/// Whether groups of devices that train separately average what each of them holds.
 bool Collectives::averages_share(const Op& op) const {
   return run_.stages().split() && run_.program().collectives[op.what].kind == CollKind::all_reduce &&
          (op.payload == Payload::parameters || op.payload == Payload::state);
 }
 
-/// Between a collective's buffer and where the member's parts lie.
+/// Copies between a collective's buffer and the member's parts.
 void Collectives::move_parts(const Buffer& whole, uint32_t rank, bool out, Lane lane) {
   float* at = whole.at;
   for (const auto& [own, elements] : whole.parts) {
@@ -153,15 +153,15 @@ void Collectives::move_parts(const Buffer& whole, uint32_t rank, bool out, Lane 
 /// A collective of which the worker is a member.
 struct Collectives::Meeting {
   GroupCollective* group = nullptr;
-  DeviceGroup* library = nullptr;  ///< makes it where there is one
+  DeviceGroup* library = nullptr;  ///< runs it, if not null
   uint32_t rank = 0;
   int64_t elements = 0;
   Lane lane = Lane::comm;
-  Precision format = Precision::fp32;  ///< in two numbers of which an element is, where that is of 2 bytes
-  bool over_links = false;             ///< which begin and end in host memory
+  Precision format = Precision::fp32;  ///< format of the elements, two per float if they have 2 bytes
+  bool over_links = false;             ///< links begin and end in host memory
 };
 
-/// What GroupCollective::run() returns, 0 of a library.
+/// The result of GroupCollective::run(), 0 for a library.
 int64_t Collectives::meet(const Meeting& m, float* at) {
   if (m.library != nullptr) {
     m.library->run(m.rank, *device_, at, m.elements, m.lane, m.format);
@@ -204,7 +204,7 @@ OpHandler::Act Collectives::collective(uint32_t index) {
       if (!run_.keep().parameters) in_row_[index] = time_in_row(meeting, at);
     });
   }
-  const bool waits = meeting.over_links || bench_.lanes[op.lane].exchanges;  // in which the host takes part
+  const bool waits = meeting.over_links || bench_.lanes[op.lane].exchanges;  // the host takes part in it
   if (meeting.over_links) driver_->reserve_collective(op.lane, n);
   const Act bring = bring_share(index), keep = keep_share(index);
   const CopiedRange copies = copies_.written_by(op);
@@ -251,8 +251,8 @@ void Collectives::coordinate() {
   };
 }
 
-/// As benchmarks of libraries count them: behind some, so that no member still waits for another to begin.
-/// What the buffer holds is lost.
+/// As libraries' benchmarks count: after several, so that no member still waits for another to begin. The
+/// buffer's contents are lost.
 double Collectives::time_in_row(const Meeting& meeting, float* at) {
   constexpr int kBefore = 2, kCounted = 20;
   const auto begin = device_->make_event(true), end = device_->make_event(true);
@@ -277,7 +277,7 @@ void Collectives::join_groups() {
   }
 }
 
-/// Before parameters are gathered. Null where the collective gathers none, or in place.
+/// Before parameters are gathered. Null if the collective gathers none, or in place.
 OpHandler::Act Collectives::bring_share(uint32_t index) {
   const Op& op = role().ops[index];
   const bool gathers =
@@ -291,8 +291,8 @@ OpHandler::Act Collectives::bring_share(uint32_t index) {
   };
 }
 
-/// Behind the sum of gradients, of which each worker keeps its share, added to those of the step's
-/// micro-batches before. Null where the collective leaves it in place for good.
+/// After the sum of gradients of which each worker keeps its share, added to those of the step's earlier
+/// micro-batches. Null if the collective leaves it in place for good.
 OpHandler::Act Collectives::keep_share(uint32_t index) {
   const Op& op = role().ops[index];
   if (op.payload != Payload::gradients ||

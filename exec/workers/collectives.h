@@ -12,10 +12,10 @@
 
 namespace tandem::exec {
 
-/// What it binds runs on the threads of its collectives' lanes; what was recorded is read after the run.
+/// Its ops run on the threads of its collectives' lanes; records are read after the run.
 class Collectives : public OpHandler {
  public:
-  /// Whose memory takes part.
+  /// The memory that takes part.
   struct Parts {
     const PassPlan& plan;
     const GradientSums& sums;
@@ -26,11 +26,11 @@ class Collectives : public OpHandler {
   static Needs needs(const Asked& asked);
   Collectives(const Workplace& place, const Parts& parts);
   Act bind(uint32_t index) override;
-  /// Gradients that a coordinator joins with others are no longer summed by their own op. When all are bound.
+  /// Gradients that a coordinator merges are no longer summed by their own op. Call when all are bound.
   void coordinate();
   /// With the device's library, by the compute lane's thread before the first iteration.
   void join_groups();
-  /// What the library says of its collectives, behind the last iteration; with Keep::calls.
+  /// The library's own estimates of its collectives, after the last iteration; with Keep::calls.
   void ask_library();
 
   double estimate(uint32_t op) const { return estimates_[op]; }
@@ -53,7 +53,7 @@ class Collectives : public OpHandler {
 
   const Parts parts_;
   float *outputs_ = nullptr, *joined_ = nullptr;
-  std::vector<std::function<void()>> asks_;  ///< one an op that the device's library does
+  std::vector<std::function<void()>> asks_;  ///< one per op that the device's library runs
   std::vector<double> estimates_, in_row_;   ///< [op]
   std::vector<GradientNorms> norms_;         ///< [step]
 };

@@ -27,7 +27,7 @@ CompressedBucket GradientCompression::compressed(uint32_t key) const {
   return {run_.program().compression, graph().graph(), run_.program().buckets[key], int64_t{run_.workers()}};
 }
 
-/// Words of the bucket's buffer, and of what goes to one server.
+/// Words of the bucket's buffer, and of the part for one server.
 int64_t GradientCompression::message_words(uint32_t key) const {
   return run_.program().stores.empty() ? compressed(key).words() : run_.shards_of(key).size() * pushed(key);
 }
@@ -67,7 +67,7 @@ OpHandler::Act GradientCompression::compress_pushes(const Op& op) {
   };
 }
 
-/// PowerSGD begins with random matrices that all workers have alike.
+/// PowerSGD starts with random matrices that are equal on all workers.
 void GradientCompression::start() {
   if (run_.program().compression.kind != Compression::Kind::powersgd) return;
   std::vector<float> start(static_cast<std::size_t>(words()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Gradients that travel in another form (semantics.md 2.8). Internal to exec.
+// Compressed gradients (semantics.md 2.8). Internal to exec.
 #include <utility>
 
 #include "exec/workers/handler.h"
@@ -9,20 +9,20 @@
 
 namespace tandem::exec {
 
-/// What it binds runs on the thread of the op's lane, compute or comm.
+/// Its ops run on the thread of the op's lane, compute or comm.
 class GradientCompression : public OpHandler {
  public:
   static Needs needs(const Asked& asked);
   GradientCompression(const Workplace& place, const PassPlan& plan);
   Act bind(uint32_t index) override;
-  /// What a collective gathers, or one of the sums, which lie one behind the other.
+  /// The buffer of a collective's gather, or of one of its sums; these are stored one after another.
   std::pair<float*, int64_t> words_of(uint32_t index) const;
-  /// Of all buckets, as they travel: where they begin, and how many words.
+  /// Compressed messages of all buckets: offset and words.
   float* messages() const { return messages_; }
   int64_t words() const;
-  /// Words of the bucket's that go to one server.
+  /// Words of the bucket that go to one server.
   int64_t pushed(uint32_t key) const;
-  /// Where the bucket's buffer begins, from the first.
+  /// Offset of the bucket's buffer.
   int64_t messages_before(uint32_t key) const;
 
  private:
@@ -33,7 +33,7 @@ class GradientCompression : public OpHandler {
   Act compress_pushes(const Op& op);
 
   const PassPlan& plan_;
-  float *messages_ = nullptr, *left_out_ = nullptr;  ///< what travels, and feedback
+  float *messages_ = nullptr, *left_out_ = nullptr;  ///< messages, and error feedback
 };
 
 }  // namespace tandem::exec

@@ -9,7 +9,7 @@ StepPosition position(const Run& run, StepPosition of_op, int32_t iteration) {
   return {micro == 0, micro + 1 == run.micro_batches()};
 }
 
-/// With gradients offloaded those of micro-batches that are iterations are summed on the host.
+/// With offloaded gradients, those of micro-batches that are iterations are summed on the host.
 Needs GradientSums::needs(const Asked& a) {
   const bool on_host = a.execution.job.offload.gradients && a.program.micro_batches > 1;
   const bool sums = a.program.micro_batches * a.stages.micros() > 1 && !on_host;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Sums of a step's gradients over its micro-batches, on the worker that made them. Internal to exec.
+// Sums of a step's gradients over its micro-batches, on the worker that computed them. Internal to exec.
 #include "exec/workers/handler.h"
 #include "exec/workers/pass_plan.h"
 
 namespace tandem::exec {
 
-/// Of micro-batches that are iterations of the program, or of those within one.
+/// For micro-batches that are iterations of the program, or for those within one.
 StepPosition position(const Run& run, StepPosition of_op, int32_t iteration);
 
-/// Used by the thread of whichever lane makes or reduces the gradients.
+/// Used by the thread of whichever lane computes or reduces the gradients.
 class GradientSums {
  public:
   static Needs needs(const Asked& asked);
   GradientSums(Bench& bench, const ModelMemory& memory);
-  /// Gradients [begin, end) of a micro-batch, to those before it in the step; the last one finds the sum in
-  /// their place.
+  /// Adds gradients [begin, end) of a micro-batch to the earlier ones of the step; the last one leaves the
+  /// sum in their place.
   void add_up(int64_t begin, int64_t end, StepPosition position, Lane lane) const;
 
  private:

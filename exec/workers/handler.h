@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What makes a worker's ops of one kind. Internal to exec.
+// Base of the handlers, each for one kind of op of a worker. Internal to exec.
 #include <functional>
 #include <vector>
 
@@ -10,23 +10,23 @@
 
 namespace tandem::exec {
 
-/// What all handlers of a worker work with; it outlives them.
+/// What all handlers of a worker use; must outlive them.
 struct Workplace {
   Bench& bench;
   ModelMemory& memory;
   const ParameterCopies& copies;
 };
 
-/// Makes what ops of its kind do. Handlers allocate when they are made, by the worker's first thread, which
-/// then binds their ops; what is bound runs on the op's lane. A handler says in a static `needs(Asked)` what
-/// it will allocate (exec/workers/memory.cpp lists them all).
+/// Binds the ops of its kind. Handlers allocate when the worker's first thread makes them; that thread then
+/// binds their ops, which run on their lanes. A handler states in a static `needs(Asked)` what it will
+/// allocate (exec/workers/memory.cpp lists them all).
 class OpHandler {
  public:
   using Act = std::function<int64_t(int32_t iteration)>;  ///< LaneOp::act
   virtual ~OpHandler() = default;
   OpHandler(const OpHandler&) = delete;
   OpHandler& operator=(const OpHandler&) = delete;
-  /// What an op of its kind does. Throws InputError where it cannot be executed.
+  /// The action of an op of its kind. Throws InputError if it cannot be executed.
   virtual Act bind(uint32_t op) = 0;
   static Act nothing() {
     return [](int32_t) { return int64_t{0}; };
@@ -38,7 +38,7 @@ class OpHandler {
   const ExecutionGraph& graph() const { return run_.stages().lowered(instance_); }
   float* tensor(TensorId t, int64_t variant = 0) const { return memory_.tensor(t, variant); }
   int64_t slot(const Op& op) const { return run_.stages().slots(instance_).of_micro[op.micro]; }
-  // Of ModelMemory and ParameterCopies, which say what these are.
+  // Declared in ModelMemory and ParameterCopies, where they are described.
   float* parameters_at(int64_t first) const { return memory_.parameters_at(first); }
   float* gradients_at(int64_t first) const { return memory_.gradients_at(first); }
   float* own_parameters(int64_t first) const { return memory_.own_parameters(first); }
@@ -62,11 +62,11 @@ class OpHandler {
   const ParameterCopies& copies_;
 };
 
-/// One that makes updates.
+/// A call that updates parameters.
 class UpdateHandler : public OpHandler {
  protected:
   using OpHandler::OpHandler;
-  /// The part of the flat vector that an update is of.
+  /// The part of the flat vector that an update covers.
   Slice updated(uint32_t index) const;
   /// One step of the optimiser on a part of the parameters.
   Call update_call(const Op& op, const Slice& part) const;

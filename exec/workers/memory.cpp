@@ -15,7 +15,7 @@ namespace tandem::exec {
 
 namespace {
 
-/// Whoever allocates for a worker.
+/// The classes that allocate for a worker.
 constexpr Needs (*kNeeds[])(const Asked&) = {
     &ModelMemory::needs, &ParameterCopies::needs, &GradientSums::needs,
     &Input::needs,       &Updates::needs,         &Averages::needs,
@@ -50,28 +50,28 @@ Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, 
     sum += m.host;
     if (e.backend->asynchronous && !program.stores.empty()) sum += exchanged * 2;  // to and from the servers
   }
-  // With the state what servers begin with is a vector of its own.
+  // With the state, the servers' start is a separate vector.
   if (exchanged > whole) sum += exchanged;
   if (!program.stores.empty()) sum += exchanged * (program.stores[0].batch > 1 ? 2 : 1);
-  // Models that others reach, room for all in each process, and of each worker the one that it sent and what
-  // came back.
+  // Models that others can reach, room for all in each process, and per worker the one that it sent and the
+  // one that came back.
   if (!program.stores.empty() && program.stores[0].own_models)
     sum += whole * (program.roles[0].mesh.size() - 1 + 2 * int64_t{workers});
-  // What is pushed in another form: of each shard the gradient, and from devices the messages.
+  // Compressed pushes: for each shard the gradient, and from devices the messages.
   if (!program.stores.empty() && program.compression.kind != Compression::Kind::none) {
     sum += whole;
     if (e.backend->asynchronous)
       sum += words_of(compressed_words(program, stages.whole().graph())) * int64_t{workers};
   }
-  // Without a lock: what each worker read and what it moved, and its optimiser's state.
+  // Without a lock: what each worker read and what it moved, and its optimiser state.
   if (!program.stores.empty() && !program.stores[0].locked) sum += (whole * 2 + state) * int64_t{workers};
-  if (keep.parameters) sum += (whole + state) * 2 + frozen;  // the result, and one worker's on its way there
+  if (keep.parameters) sum += (whole + state) * 2 + frozen;  // the result, and one worker's copy in transit
   return sum;
 }
 
 namespace {
 
-/// A device's memory is not the host's.
+/// A device's memory is separate from the host's.
 void check_devices(const Execution& e, const Program& program, const Stages& stages, uint32_t first,
                    uint32_t workers) {
   for (uint32_t w = 0; w < workers; ++w) {

@@ -21,7 +21,7 @@ int64_t words_of_state(const Asked& a) {
                      : OptimizerState(rule, a.lowered()).words();
 }
 
-/// What stays of parameters or gradients, and what is whole for a while only.
+/// The permanent part of parameters or gradients, and the temporarily whole one.
 Need held_need(const Held& held, Bytes MemoryUse::*use) {
   return std::vector<Need::Part>{{Bytes{4} * held.shares, use},
                                  {Bytes{4} * (held.elements - held.shares), &MemoryUse::workspace}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A worker's model in memory: inputs, activations, parameters, gradients, and the optimiser's state. Internal
-// to exec.
+// The memory of a worker's model: inputs, activations, parameters, gradients and optimiser state. Internal to
+// exec.
 #include <memory>
 #include <vector>
 
@@ -11,42 +11,42 @@
 
 namespace tandem::exec {
 
-/// Made by the worker's first thread, with what training begins with. Ops of any lane ask where something is;
-/// what is kept there is read after the run.
+/// Made by the worker's first thread, with the start values. Ops of any lane look up addresses; the contents
+/// are read after the run.
 class ModelMemory {
  public:
   static Needs needs(const Asked& asked);
   explicit ModelMemory(Bench& bench);
 
-  /// Copies of the input's buffer: of several iterations when loaded ahead.
+  /// Copies of the input's buffer: of several iterations if loaded in advance.
   int64_t variants() const { return variants_; }
-  /// Of the arena, and of the input's buffer: of several micro-batches.
+  /// Copies of the arena and the input's buffer: of several micro-batches.
   int64_t slots() const { return slots_; }
   float* inputs(int64_t variant) const { return inputs_ + variant * graph().input_elements(); }
   /// `variant`: of the input's buffer, or the slot of a micro-batch.
   float* tensor(TensorId t, int64_t variant = 0) const;
-  /// From an element of the flat vector on: where passes read parameters and leave gradients, as far as a
-  /// bucket goes ...
+  /// Address of an element of the flat vector, valid to the end of its bucket: where passes read parameters
+  /// and leave gradients ...
   float* parameters_at(int64_t first) const { return parameters_ + held_parameters_.passes.of(first); }
   float* gradients_at(int64_t first) const { return gradients_ + held_gradients_.passes.of(first); }
-  /// ... and where the worker keeps its own, as far as its share does.
+  /// ... and where the worker keeps its own, valid to the end of its share.
   float* own_parameters(int64_t first) const { return parameters_ + held_parameters_.kept.of(first); }
   float* own_gradients(int64_t first) const { return gradients_ + held_gradients_.kept.of(first); }
-  /// Where both begin.
+  /// Start of both.
   float* parameters() const { return parameters_; }
   float* gradients() const { return gradients_; }
   const Held& held_parameters() const { return held_parameters_; }
   const Held& held_gradients() const { return held_gradients_; }
-  /// Of the flat vector, in each vector of the state's, also on the host.
+  /// Of the flat vector, in each vector of the state, also on the host.
   const PackedLayout& kept_state() const { return kept_state_; }
   const OptimizerState& optimizer_state() const { return optimizer_state_; }
-  /// Behind an update's operands the state, from an element of the flat vector on, as far as one part of
-  /// kept_state() goes.
+  /// Appends the state to an update's operands, from an element of the flat vector to the end of its part of
+  /// kept_state().
   void add_state(std::vector<float*>& operands, int64_t first) const;
-  /// Where updates are offloaded, the processors that make them, and the parameters there; else null.
+  /// If updates are offloaded: the processors that run them, and the parameters there; else null.
   DeviceSession* host() const { return host_.get(); }
   float* host_parameters() const { return host_parameters_; }
-  /// As many words as the device's copies reach, there.
+  /// As many words as the device's copies have, on the host.
   float* allocate_on_host(int64_t words) const;
 
   // ---- after the run ----
@@ -72,7 +72,7 @@ class ModelMemory {
   std::unique_ptr<DeviceSession> host_;
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
         *frozen_ = nullptr, *host_parameters_ = nullptr;
-  float* state_ = nullptr;      ///< behind the parameters, or on the host
+  float* state_ = nullptr;      ///< after the parameters, or on the host
   bool state_on_host_ = false;  ///< in memory that the host reads and writes
 };
 

@@ -35,7 +35,7 @@ OpHandler::Act Offload::bind(uint32_t index) {
   return part.elements == 0 ? nothing() : update_on_host(op, part);
 }
 
-/// Gradients of the bucket, or the worker's share of them, go down.
+/// Gradients of the bucket, or the worker's share of them, are copied down.
 OpHandler::Act Offload::offload(uint32_t index) {
   const Op& op = role().ops[index];
   const Slice part = run_.share(op.key, instance_);
@@ -49,7 +49,7 @@ OpHandler::Act Offload::offload(uint32_t index) {
   };
 }
 
-/// Parameters come up, from 4 bytes or in 2.
+/// Parameters are copied up, in 4 or 2 bytes.
 OpHandler::Act Offload::reload(uint32_t index) {
   const Op& op = role().ops[index];
   const Slice part = run_.share(op.key, instance_);
@@ -58,13 +58,13 @@ OpHandler::Act Offload::reload(uint32_t index) {
   const int64_t words = narrow ? (part.elements + 1) / 2 : part.elements;
   bench_.bytes[index] = 4 * words;
   if (part.elements == 0) return nothing();
-  const bool whole = run_.execution().job.offload.parameters;  // with nothing of them on the device between
+  const bool whole = run_.execution().job.offload.parameters;  // with nothing on the device in between
   return [this, part, narrow, queued, words, whole, copies = copied(part), lane = op.lane](int32_t) {
     float* const at = whole ? parameters_at(part.first) : own_parameters(part.first);
     float* const to = narrow ? reloaded_ : at;
     const float* from = memory_.host_parameters() + memory_.kept_state().of(part.first);
     if (narrow) {
-      if (queued) device_->synchronize(lane);  // what came up before has left these words
+      if (queued) device_->synchronize(lane);  // the previous copy has left these words
       memory_.host()->narrow(host_narrowed_, from, part.elements, Lane::host);
       from = host_narrowed_;
     }
@@ -75,7 +75,7 @@ OpHandler::Act Offload::reload(uint32_t index) {
   };
 }
 
-/// Gradients of a micro-batch that have come down, to those before it in the step.
+/// Adds gradients of a micro-batch that have been copied down to the earlier ones of the step.
 OpHandler::Act Offload::add_on_host(const Op& op) {
   const Slice part = run_.share(op.key, instance_);
   if (part.elements == 0) return nothing();
@@ -94,7 +94,7 @@ OpHandler::Act Offload::add_on_host(const Op& op) {
   };
 }
 
-/// By the host's processors, on what is there.
+/// On the host's processors, on what is there.
 OpHandler::Act Offload::update_on_host(const Op& op, const Slice& part) {
   const int64_t first = memory_.kept_state().of(part.first);
   std::vector<float*> operands{memory_.host_parameters() + first, host_gradients_ + first};

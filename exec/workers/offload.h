@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What is offloaded: copies between a worker's device and its host, and what the host's processors do.
-// Internal to exec.
+// Offloading: copies between a worker's device and its host, and the work of the host's processors. Internal
+// to exec.
 #include "exec/workers/handler.h"
 
 namespace tandem::exec {
 
-/// What it binds runs on the threads of the lanes offload, reload and host.
+/// Its ops run on the threads of the lanes offload, reload and host.
 class Offload : public UpdateHandler {
  public:
   static Needs needs(const Asked& asked);
@@ -19,8 +19,8 @@ class Offload : public UpdateHandler {
   Act add_on_host(const Op& op);
   Act update_on_host(const Op& op, const Slice& part);
 
-  float* reloaded_ = nullptr;  ///< on the device, of 2 bytes
-  /// On the host: gradients, the sums of micro-batches, and parameters on their way up in 2 bytes.
+  float* reloaded_ = nullptr;  ///< on the device, in 2 bytes
+  /// On the host: gradients, the sums of micro-batches, and parameters to be copied up in 2 bytes.
   float *host_gradients_ = nullptr, *host_sums_ = nullptr, *host_narrowed_ = nullptr;
 };
 

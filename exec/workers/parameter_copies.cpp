@@ -9,7 +9,7 @@ Needs ParameterCopies::needs(const Asked& a) {
   return {{Copies(a.execution, a.program, a.stages, a.worker).all_words(), &MemoryUse::parameters}};
 }
 
-/// The lists lie behind the copies.
+/// The lists follow the copies.
 ParameterCopies::ParameterCopies(Bench& bench, const ModelMemory& memory)
     : bench_(bench),
       memory_(memory),
@@ -28,7 +28,7 @@ ParameterCopies::ParameterCopies(Bench& bench, const ModelMemory& memory)
   bench_.device->synchronize(Lane::compute);
 }
 
-/// Of a part of the flat vector.
+/// For a part of the flat vector.
 CopiedRange ParameterCopies::copied(const Slice& part) const {
   const Copies::Part in = copies_of_.in(part);
   CopiedRange out;
@@ -44,7 +44,7 @@ CopiedRange ParameterCopies::copied(const Slice& part) const {
   return out;
 }
 
-/// Of all that the worker holds for good.
+/// For all that the worker holds permanently.
 CopiedRange ParameterCopies::all() const {
   float* const lists = copies_ + copies_of_.words();
   return {0,
@@ -64,12 +64,12 @@ CopiedRange ParameterCopies::written_by(const Op& op) const {
   return copied({b.first, b.elements});
 }
 
-/// Behind an op that has written the part of its parameters.
+/// After an op that has written the part's parameters.
 void ParameterCopies::renew(const CopiedRange& range, Lane lane) const {
   if (!range.empty()) bench_.device->renew(range, memory_.parameters(), lane);
 }
 
-/// The copies of the call's parameters, behind its operands, and the call that finds them there.
+/// Appends the copies of the call's parameters to its operands; returns the call that finds them there.
 Call ParameterCopies::with_copies(const Call& lowered, std::vector<float*>& behind) const {
   Call call = lowered;
   if (copies_of_.empty()) return call;
@@ -86,7 +86,7 @@ Call ParameterCopies::with_copies(const Call& lowered, std::vector<float*>& behi
   return call;
 }
 
-/// The update makes what the part has of copies anew.
+/// The update refreshes the part's copies itself.
 void ParameterCopies::renew_by(Call& update, std::vector<float*>& operands, const Slice& part) const {
   const CopiedRange range = copied(part);
   if (range.empty()) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Copies of parameters that products read: made when training begins, and anew by every op that writes
+// Copies of parameters that products read: made when training begins, and refreshed by every op that writes
 // parameters (exec/layout/copies.h). Internal to exec.
 #include <vector>
 
@@ -9,23 +9,24 @@
 
 namespace tandem::exec {
 
-/// Made by the worker's first thread, which binds ops; renew() by any lane's, of what its op has written.
+/// Made by the worker's first thread, which binds ops; renew() is called by any lane's thread after its op
+/// has written.
 class ParameterCopies {
  public:
   static Needs needs(const Asked& asked);
   ParameterCopies(Bench& bench, const ModelMemory& memory);
 
-  /// Of a part of the flat vector.
+  /// For a part of the flat vector.
   CopiedRange copied(const Slice& part) const;
-  /// Of all that the worker holds for good.
+  /// For all that the worker holds permanently.
   CopiedRange all() const;
-  /// Of what a collective writes.
+  /// For what a collective writes.
   CopiedRange written_by(const Op& op) const;
-  /// Behind an op that has written the part of its parameters.
+  /// After an op that has written the part's parameters.
   void renew(const CopiedRange& range, Lane lane) const;
-  /// The copies of the call's parameters, behind its operands, and the call that finds them there.
+  /// Appends the copies of the call's parameters to its operands; returns the call that finds them there.
   Call with_copies(const Call& lowered, std::vector<float*>& behind) const;
-  /// The update makes what the part has of copies anew.
+  /// The update refreshes the part's copies itself.
   void renew_by(Call& update, std::vector<float*>& operands, const Slice& part) const;
 
  private:

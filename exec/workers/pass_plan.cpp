@@ -12,7 +12,7 @@ namespace tandem::exec {
 
 namespace {
 
-/// Of ranges those that touch become one.
+/// Merges adjacent ranges.
 void join_ranges(std::vector<FlatRange>& ranges) {
   std::sort(ranges.begin(), ranges.end());
   std::vector<FlatRange> out;
@@ -38,11 +38,11 @@ std::vector<uint32_t> part_cuts(const std::vector<ExchangedTensors>& exchanges) 
   return {cuts.begin(), cuts.end()};
 }
 
-/// How far the walk has come, by (layer, micro-batch).
+/// Progress of the passes, by (layer, micro-batch).
 struct PassPlan::Walk {
   using At = std::pair<uint32_t, int32_t>;
   std::map<At, uint32_t> exchanges, forward, backward;
-  /// Those whose parameters' gradients a task of their own makes.
+  /// Layers whose parameters' gradients are a separate task.
   std::set<At> weights_alone;
 
   static uint32_t of(const std::map<At, uint32_t>& counts, uint32_t layer, int32_t micro) {
@@ -70,7 +70,7 @@ PassPlan::PassPlan(const Program& program, const Stages& stages, uint32_t worker
   alike_.resize(count);
   judged_later_.resize(count);
   Walk walk;
-  std::map<int32_t, uint32_t> judges;  // [micro-batch]: the last op that makes the model's last layer
+  std::map<int32_t, uint32_t> judges;  // [micro-batch]: the last op that computes the model's last layer
   for (uint32_t i = 0; i < count; ++i) {
     if (!is_pass(ops[i])) continue;
     const Task& task = program.tasks[ops[i].what];
@@ -107,8 +107,8 @@ void PassPlan::find_flat_ranges(const ExecutionGraph& lowered) {
   for (auto& ranges : flat_) join_ranges(ranges);
 }
 
-/// A layer's parameters' gradients are made by the task that makes them alone, if there is one, else by the
-/// last that works on its backward pass. A pass that devices exchange something in the middle of is cut.
+/// A layer's parameters' gradients belong to the separate task for them, if there is one, else to the last
+/// task of its backward pass. A pass in the middle of which devices exchange something is cut.
 PassWork PassPlan::work_of(const Walk& walk, const Program& program, const ExecutionGraph& lowered,
                            const Op& op) {
   const Task& task = program.tasks[op.what];
@@ -139,7 +139,7 @@ const ExchangedTensors& PassPlan::exchanged(const ExecutionGraph& lowered, uint3
   return at < s.forward.size() ? s.forward[at] : s.backward.at(at - s.forward.size());
 }
 
-/// Of its micro-batches by their order in the program.
+/// By the order of its micro-batches in the program.
 void PassPlan::find_positions(const OpList& ops) {
   positions_.resize(ops.size());
   std::map<std::pair<bool, uint32_t>, uint32_t> latest;  // (a reduction?, first layer or key) -> op

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What each op of a role does to the layers it works on, found in one walk of the role's list. Internal to
+// What each op of a role does to the layers it works on, found in one pass over the role's list. Internal to
 // exec.
 #include <cstdint>
 #include <utility>
@@ -18,7 +18,7 @@ struct StepPosition {
   bool first = true, last = true;
 };
 
-/// What a task of a forward or backward pass is made of.
+/// What a task of a forward or backward pass consists of.
 struct PassWork {
   uint32_t first = 0, count = 0;
   bool forward = true;
@@ -40,14 +40,15 @@ class PassPlan {
   /// Of an op with layers to compute.
   const PassWork& work(uint32_t op) const { return work_[op]; }
   StepPosition position(uint32_t op) const { return positions_[op]; }
-  /// So many times have devices exchanged something in the middle of the passes of the op's layer before it.
+  /// Number of exchanges in the middle of passes of the op's layer before it.
   uint32_t exchanges_before(uint32_t op) const { return before_[op]; }
-  /// The tensors that an op of layer `key`, which exchanges something in the middle of a pass, is of.
+  /// The tensors of an op that exchanges something in the middle of a pass of layer `key`.
   const ExchangedTensors& exchanged(const ExecutionGraph& lowered, uint32_t key, uint32_t op) const;
-  /// So many like it are in front of it: collectives of one number, payload, key and micro-batch; sums of
-  /// compressed gradients of one key.
+  /// Number of similar ops before it: collectives with the same number, payload, key and micro-batch; sums of
+  /// compressed gradients with the same key.
   uint32_t alike_before(uint32_t op) const { return alike_[op]; }
-  /// Does a later op judge the micro-batch again, as a master does whose workers have sent it their outputs?
+  /// Whether a later op computes the loss of the micro-batch again, as a master does whose workers have sent
+  /// it their outputs.
   bool judged_later(uint32_t op) const { return judged_later_[op]; }
   uint32_t layers() const { return static_cast<uint32_t>(flat_.size()); }
   /// Ranges of the flat vector with the layer's parameters: disjoint, increasing.

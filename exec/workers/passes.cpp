@@ -19,15 +19,15 @@ Passes::Passes(const Workplace& place, const PassPlan& plan, const GradientSums&
   find_whole();
 }
 
-/// Where each element of the flat vector is in the model's; -1: another worker makes its gradient.
+/// Index of each element of the flat vector in the model's; -1: another worker computes its gradient.
 void Passes::find_whole() {
   const ExecutionGraph& n = graph();
   whole_.assign(static_cast<std::size_t>(n.parameters()), -1);
   for (const MappedRange& p : run_.stages().parameter_map(instance_)) {
-    if (p.copy) continue;  // its owner makes the gradient
+    if (p.copy) continue;  // its owner computes the gradient
     std::iota(whole_.begin() + p.own, whole_.begin() + p.own + p.elements, p.whole);
   }
-  // Where devices see parts of a sequence the first makes the whole gradient.
+  // If devices see parts of a sequence the first computes the whole gradient.
   if (run_.stages().place(instance_).context > 0) whole_.assign(whole_.size(), -1);
   for (const Slice& s : in_parts(n)) {
     if (run_.stages().place(instance_).partner > 0 && !run_.stages().own_samples())
@@ -35,8 +35,8 @@ void Passes::find_whole() {
   }
 }
 
-/// The layer's passes, in parts where devices exchange something in the middle, and its backward pass in two.
-/// What makes parameters' gradients that the inputs' need (batch normalisation's sums) goes with those.
+/// The layer's passes, in parts if devices exchange something in the middle, and its backward pass in two.
+/// Parameters' gradients that the inputs' need (batch normalisation's sums) go with those.
 void Passes::prepare_layer(uint32_t layer) {
   const SliceTensors& slice = graph().slice(layer);
   LayerLaunches& own = layers_.emplace_back();
@@ -81,8 +81,8 @@ Launch Passes::prepare(const Call& lowered) {
   return l;
 }
 
-/// With Execution::poison: behind which ops the parameters that were gathered for them are no longer needed.
-/// Nothing is gathered yet, nor has a pass made gradients.
+/// With Execution::poison: the ops after which parameters gathered for them are no longer needed. At first
+/// nothing is gathered and there are no gradients.
 void Passes::find_uses() {
   forgets_.resize(role().ops.size());
   if (!run_.execution().poison) return;
@@ -99,7 +99,7 @@ void Passes::find_uses() {
   device_->synchronize(Lane::compute);
 }
 
-/// All of a bucket but the worker's own share, where that stays within it.
+/// All of a bucket except the worker's own share, if that stays within it.
 void Passes::forget(uint32_t key, Lane lane) {
   constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
   const Bucket& bucket = run_.program().buckets[key];
@@ -137,11 +137,11 @@ OpHandler::Act Passes::bind(uint32_t index) {
   const bool judges = w.forward && w.first + w.count == layers_.size();
   const bool ends =
       judges && w.parts.back() + 1 == layers_.back().forward.size() && !plan_.judged_later(index);
-  // A stage that judges samples but copies no input finds their labels itself.
+  // A stage with a loss that copies no input reads the labels itself.
   const bool labels = judges && w.parts.back() == 0 && split && loads && !input_.copies();
   if (labels) driver_->reserve_staging(LaneDriver::Staging::input, graph().input_elements());
   const auto at = static_cast<std::size_t>(slot(op));
-  // Feedback would keep for ever what is not finite.
+  // Error feedback would keep non-finite values for ever.
   const bool alone = run_.store() != nullptr || run_.execution().job.offload.optimizer || run_.compresses();
   std::vector<float*> losses;
   for (const TensorId t : graph().losses()) losses.push_back(tensor(t, static_cast<int64_t>(at)));
@@ -172,7 +172,7 @@ void Passes::integers(int64_t begin, int64_t end, int32_t iteration) {
   const std::vector<uint32_t> own{run_.stages().place(instance_).replica},
       fed = run_.stages().fed_by(instance_);
   const int64_t experts = run_.stages().experts_from(instance_);
-  // Of uneven batches the sum over the samples, which alone is whole.
+  // Of uneven batches the sum over the samples, since only that is an integer.
   const int samples = run_.stages().uneven() ? static_cast<int>(graph().batch()) : 1;
   const std::vector<Slice> alone =
       run_.stages().own_samples() ? in_parts(graph()) : std::vector<Slice>{{0, experts}};

@@ -9,17 +9,17 @@
 
 namespace tandem::exec {
 
-/// What it binds runs on the compute lane's thread.
+/// Its ops run on the compute lane's thread.
 class Passes : public OpHandler {
  public:
   Passes(const Workplace& place, const PassPlan& plan, const GradientSums& sums, Input& input);
   Act bind(uint32_t index) override;
 
  private:
-  /// A layer's calls. Where devices exchange something in the middle of a pass they are run part by part.
+  /// A layer's calls. If devices exchange something in the middle of a pass it runs part by part.
   struct LayerLaunches {
     std::vector<std::vector<Launch>> forward, data;  ///< [part]: of forward, of the inputs' gradients
-    std::vector<Launch> backward, weights;           ///< all of backward; of it the parameters' gradients
+    std::vector<Launch> backward, weights;           ///< all of backward; its part for parameters' gradients
     std::vector<Launch> recompute;                   ///< forward once more
   };
   Launch prepare(const Call& call);
@@ -35,8 +35,8 @@ class Passes : public OpHandler {
   Input& input_;
   std::vector<LayerLaunches> layers_;  ///< [layer]
   std::vector<std::vector<uint32_t>>
-      forgets_;                 ///< [op]: buckets that nothing needs until they are gathered again
-  std::vector<int64_t> whole_;  ///< [element of the flat vector] of integer gradients: in the model's
+      forgets_;                 ///< [op]: buckets that are not needed until they are gathered again
+  std::vector<int64_t> whole_;  ///< [element of the flat vector] with integer gradients: index in the model's
 };
 
 }  // namespace tandem::exec

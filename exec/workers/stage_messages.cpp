@@ -21,7 +21,7 @@ OpHandler::Act StageMessages::bind(uint32_t index) {
   return role().ops[index].kind == OpKind::send ? send(index) : receive(index);
 }
 
-/// The tensors that a message between stages carries, as the host reaches them. `arrives`: at this end.
+/// The tensors that a message between stages carries, at their host addresses. `arrives`: at this end.
 std::vector<MessagePart> StageMessages::message(const Op& op, bool arrives) const {
   if (op.payload == Payload::tied_gradients) return tied_message(op, arrives);
   std::vector<MessagePart> out;
@@ -42,8 +42,8 @@ std::vector<MessagePart> StageMessages::message(const Op& op, bool arrives) cons
   return out;
 }
 
-/// Where the gradients lie of a weight of which another stage has a copy: the bucket of its own, or this
-/// replica's share.
+/// Where the gradients of a weight are that another stage has a copy of: its own bucket, or this replica's
+/// share.
 Slice StageMessages::tied_share(const Op& op) const {
   const auto& layers = run_.program().channels[op.what].key_layers[op.key];
   const uint32_t layer = layers.at(op.kind == OpKind::send ? 0 : 1),
@@ -60,7 +60,7 @@ Slice StageMessages::tied_share(const Op& op) const {
   return run_.share(static_cast<uint32_t>(bucket - buckets.begin()), instance_);
 }
 
-/// Shares that are an element shorter than others travel with one more.
+/// Shorter shares are padded by one element for the transfer.
 std::vector<MessagePart> StageMessages::tied_message(const Op& op, bool arrives) const {
   const int64_t words = run_.program().channels[op.what].key_bytes[op.key].n / 4;
   const Slice own = tied_share(op);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What stages of a split model send each other. Internal to exec.
+// Messages between the stages of a split model. Internal to exec.
 #include <vector>
 
 #include "exec/workers/handler.h"
 
 namespace tandem::exec {
 
-/// What it binds runs on the threads of the lanes of sends and receives.
+/// Its ops run on the threads of the lanes of sends and receives.
 class StageMessages : public OpHandler {
  public:
   static Needs needs(const Asked& asked);
@@ -21,7 +21,7 @@ class StageMessages : public OpHandler {
   Act send(uint32_t index);
   Act receive(uint32_t index);
 
-  float* tied_ = nullptr;  ///< where gradients arrive of a weight of which another stage has a copy
+  float* tied_ = nullptr;  ///< receives gradients of a weight that another stage has a copy of
 };
 
 }  // namespace tandem::exec

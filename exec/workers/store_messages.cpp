@@ -36,7 +36,7 @@ void StoreMessages::meet_store(const Averages& averages) {
   }
   const int64_t words = compression_.words();
   if (words > 0) sent_messages_ = driver_->host_memory(compression_.messages(), words);
-  const int64_t exchanged = graph().parameters() * run_.exchanged_vectors();  // the state lies behind them
+  const int64_t exchanged = graph().parameters() * run_.exchanged_vectors();  // followed by the state
   sent_ = driver_->host_memory(outgoing_, exchanged);
   replies_ = driver_->host_memory(incoming_, exchanged);
 }
@@ -68,7 +68,7 @@ OpHandler::Act StoreMessages::send(uint32_t index) {
   };
 }
 
-/// Store::reader: is it asked for parameters, or does the answer say that a push was merged?
+/// Store::reader: whether it requests parameters, or the reply says that a push was merged.
 bool StoreMessages::asks(const Op& op) const {
   return run_.program().channels[op.what].to_role != run_.program().stores[0].role;
 }
@@ -92,7 +92,7 @@ OpHandler::Act StoreMessages::ask(uint32_t index) {
   };
 }
 
-/// Until all shards of the key have answered.
+/// Until all shards of the key have replied.
 OpHandler::Act StoreMessages::receive_answers(const Op& op) {
   uint32_t near = 0;
   for (const uint32_t s : run_.shards_of(op.key)) near += run_.apart(instance_, s) ? 0 : 1;
@@ -124,7 +124,7 @@ OpHandler::Act StoreMessages::receive(const Op& op) {
   };
 }
 
-/// The model as it is when it is sent, which others may change before the answer comes.
+/// The model as sent; others may change it before the reply comes.
 OpHandler::Act StoreMessages::send_model(uint32_t index) {
   const Op& op = role().ops[index];
   bench_.bytes[index] = 4 * run_.slice(op.key, instance_, instance_).elements;
@@ -142,7 +142,7 @@ OpHandler::Act StoreMessages::send_model(uint32_t index) {
   };
 }
 
-/// What the mean moved this worker's model by; what others changed meanwhile stays.
+/// Applies the mean's change to this worker's model; other workers' changes in the meantime stay.
 OpHandler::Act StoreMessages::receive_model(uint32_t index) {
   const auto& ops = role().ops;
   const Op& op = ops[index];

@@ -8,7 +8,7 @@
 
 namespace tandem::exec {
 
-/// What it binds runs on the threads of the lanes of sends and receives, which meet in counters.
+/// Its ops run on the threads of the lanes of sends and receives, which synchronise by counters.
 class StoreMessages : public OpHandler {
  public:
   StoreMessages(const Workplace& place, const Averages& averages, const GradientCompression& compression);
@@ -26,13 +26,13 @@ class StoreMessages : public OpHandler {
   Act receive_model(uint32_t index);
 
   const GradientCompression& compression_;
-  /// What a store reads and writes in place of gradients and parameters (LaneDriver::host_memory).
+  /// Host memory that a store accesses instead of gradients and parameters (LaneDriver::host_memory).
   float *sent_ = nullptr, *replies_ = nullptr;
   float *outgoing_ = nullptr, *incoming_ = nullptr;  ///< what these are copies of, on the device
   float* sent_messages_ = nullptr;                   ///< of compressed gradients, likewise
-  std::vector<float> models_;     ///< of Run::own_models: the one sent and the mean that came back
+  std::vector<float> models_;     ///< for Run::own_models: the one sent and the mean that came back
   std::vector<Counter> pushed_;   ///< [key]: iterations
-  std::vector<Counter> replied_;  ///< [key]: slices, of shards that are not behind links
+  std::vector<Counter> replied_;  ///< [key]: slices, of shards without links
 };
 
 }  // namespace tandem::exec

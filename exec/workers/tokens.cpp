@@ -12,7 +12,7 @@ namespace {
 
 const int32_t* integers(const float* p) { return reinterpret_cast<const int32_t*>(p); }
 
-/// One exchange as a member of it sees it, on memory that the host reaches. For one thread at a time.
+/// One member's view of an exchange, on memory that the host reaches. For one thread at a time.
 class TokenExchange {
  public:
   struct Setup {
@@ -33,7 +33,7 @@ class TokenExchange {
     };
     return swap(own, [&](uint32_t from) { return Parts{{s_.arrived + from * s_.experts, s_.experts}}; });
   }
-  /// Tokens to their experts, expert by expert, of each those of the first member first.
+  /// Tokens to their experts, expert by expert, in the order of members.
   int64_t go() {
     return swap([&](uint32_t to) { return at_home(s_.from, to); },
                 [&](uint32_t from) { return at_experts(s_.to, from); });
@@ -45,7 +45,7 @@ class TokenExchange {
     parts_.resize(static_cast<std::size_t>(s_.ranks * home[0].elements));
     const auto part = [&](uint32_t member) { return parts_.data() + member * home[0].elements; };
     const int64_t latest = swap(sent, [&](uint32_t from) { return Parts{{part(from), home[0].elements}}; });
-    std::copy_n(part(0), home[0].elements, home[0].at);  // in one order, so that sums depend on no timing
+    std::copy_n(part(0), home[0].elements, home[0].at);  // in one order, so that sums do not depend on timing
     for (uint32_t m = 1; m < s_.ranks; ++m) cpu::accumulate(home[0].at, part(m), home[0].elements);
     return latest;
   }
@@ -53,14 +53,14 @@ class TokenExchange {
  private:
   using Parts = std::vector<MessagePart>;
 
-  /// Where each member takes all: how many tokens this one has for each expert, whoever sent them here.
+  /// If each member takes all: the number of this member's tokens for each expert, whoever sent them here.
   std::vector<int32_t>& held() {
     const int32_t* counts = integers(s_.counts);
     held_.assign(static_cast<std::size_t>(s_.experts), 0);
     for (int64_t i = 0; i < s_.count_words; ++i) held_[static_cast<std::size_t>(i % s_.experts)] += counts[i];
     return held_;
   }
-  /// Those of this member's tokens that belong to the experts of `member`.
+  /// This member's tokens that belong to the experts of `member`.
   Parts at_home(float* tokens, uint32_t member) const {
     const int32_t* counts = integers(s_.counts);
     if (s_.all) return {{tokens, std::accumulate(counts, counts + s_.count_words, int64_t{0}) * s_.width}};
@@ -69,7 +69,7 @@ class TokenExchange {
     };
     return {{tokens + sum(member) * s_.width, (sum(member + 1) - sum(member)) * s_.width}};
   }
-  /// Those of `member`'s tokens that this member's experts work on.
+  /// The tokens of `member` that this member's experts work on.
   Parts at_experts(float* tokens, uint32_t member) const {
     const int32_t* counts = integers(s_.arrived);
     Parts out;
@@ -83,7 +83,7 @@ class TokenExchange {
     return out;
   }
 
-  /// To every member its part of what is here, and from each its. Nothing is sent where nothing is to go.
+  /// Sends every member its part of the local tokens, and receives its. Empty messages are not sent.
   template <typename Sent, typename Taken>
   int64_t swap(const Sent& sent, const Taken& taken) {
     int64_t latest = 0;
@@ -118,7 +118,7 @@ class TokenExchange {
 
   Setup s_;
   std::vector<int32_t> held_;  ///< [expert]
-  std::vector<float> parts_;   ///< [member]: sums that each has made a part of
+  std::vector<float> parts_;   ///< [member]: partial sums of each
 };
 
 }  // namespace

@@ -14,8 +14,8 @@ Updates::Updates(const Workplace& place)
   find_judge();
 }
 
-/// A step's first update, in front of which all gradients have been summed (update=all, one worker): in fp16
-/// one that is not finite then stops them all (torch.amp.GradScaler).
+/// A step's first update, before which all gradients have been summed (update=all, one worker): in fp16 a
+/// non-finite one then cancels them all (torch.amp.GradScaler).
 void Updates::find_judge() {
   if (run_.execution().job.precision != Precision::fp16 || run_.stages().split() || run_.store() != nullptr ||
       run_.spreads())
@@ -40,7 +40,7 @@ OpHandler::Act Updates::bind(uint32_t index) {
   const Slice part = updated(index);
   if (part.elements == 0) return nothing();
   if (run_.own_models()) return update_model(op, part);
-  // An update in front of the next iteration's forward: the first has nothing to apply yet.
+  // An update before the next iteration's forward: the first has nothing to apply yet.
   int32_t lag = 0;
   for (const Dep& d : op.deps) lag = std::max<int32_t>(lag, d.lag);
   driver_->needs_state(lag);
@@ -64,7 +64,8 @@ Launch Updates::update(const Op& op, const Slice& part) {
   return launch_of(call, operands);
 }
 
-/// With the gradients of `lag` iterations ago, in whose place those of this one then wait for their sum.
+/// With the gradients of `lag` iterations ago, whose memory then holds this iteration's until they are
+/// summed.
 OpHandler::Act Updates::update_late(const Op& op, const Slice& part, int32_t lag) {
   const int64_t all = graph().parameters();
   Launch late = update(op, part);
@@ -87,12 +88,12 @@ OpHandler::Act Updates::update_late(const Op& op, const Slice& part, int32_t lag
   };
 }
 
-/// On the model that others reach, of which a copy is computed with until the next update.
+/// On the model that others can reach, a copy of which is used for computing until the next update.
 OpHandler::Act Updates::update_model(const Op& op, const Slice& part) {
   return [this, list = std::vector<Launch>{update(op, part)}, key = op.key, part,
           copies = copied(part)](int32_t iteration) {
     run_.store()->change(instance_, key, {part.first, part.elements, instance_}, [&](float* model) {
-      device_->synchronize(Lane::compute);  // which may still read them
+      device_->synchronize(Lane::compute);  // it may still read them
       device_->upload(memory_.parameters() + part.first, model, part.elements);
       driver_->launch(list, 0, run_.state(instance_, iteration));
       renew(copies, Lane::compute);

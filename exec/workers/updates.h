@@ -5,7 +5,7 @@
 
 namespace tandem::exec {
 
-/// What it binds runs on the compute lane's thread.
+/// Its ops run on the compute lane's thread.
 class Updates : public UpdateHandler {
  public:
   static Needs needs(const Asked& asked);
@@ -21,7 +21,7 @@ class Updates : public UpdateHandler {
   void find_judge();
 
   float* delayed_ = nullptr;
-  uint32_t judge_ = UINT32_MAX;  ///< the op that judges all gradients of a step
+  uint32_t judge_ = UINT32_MAX;  ///< the op that checks all gradients of a step
 };
 
 }  // namespace tandem::exec

@@ -13,7 +13,7 @@
 
 namespace tandem::exec {
 
-/// In the order in which they are made: each uses those before it.
+/// In the order of construction: each uses those before it.
 struct Worker::Handlers {
   explicit Handlers(Bench& bench)
       : memory(bench),
@@ -33,14 +33,14 @@ struct Worker::Handlers {
         stage_messages(place),
         store_messages(place, averages, compression) {}
 
-  /// Whose op it is; null: it needs nothing done.
+  /// The handler of the op; null: nothing to do.
   OpHandler* of(const Run& run, const Op& op) {
     switch (op.kind) {
       case OpKind::compute:
         return of_compute(run, op);
       case OpKind::copy:
         if (op.lane == Lane::offload || op.lane == Lane::reload) return &offload;
-        // Gradients on their way are copied by what sends them.
+        // Gradients in transit are copied by their senders.
         return of_input(run.program().copies[op.what].kind) ? &input : nullptr;
       case OpKind::collective:
         if (run.carries_tokens(op)) return &tokens;
@@ -122,7 +122,7 @@ void Worker::drain() noexcept {
   for (int l = 0; bench_.device && l < kLanes; ++l) {
     try {
       bench_.device->synchronize(static_cast<Lane>(l));
-    } catch (const std::exception&) {  // the failure that is reported came before
+    } catch (const std::exception&) {  // an earlier failure is reported
     }
   }
 }
