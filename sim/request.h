@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What is asked of the simulator: a job, a system, devices, and how to price and disturb them.
+// The request to the simulator: a job, a system, devices, and how to price and disturb them.
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,13 +17,13 @@
 namespace tandem::sim {
 
 /// A published or measured rate that the prediction is made to meet: compute costs are scaled so that
-/// `devices` devices give `rate` samples/s.
+/// `devices` devices reach `rate` samples/s.
 struct Anchor {
   double rate = 0;
   int64_t devices = 1;
-  int64_t batch = 0;                       ///< per device when it was measured; 0 = the prediction's own
-  const System* system = nullptr;          ///< on which it was measured; null = the prediction's own
-  const ResolvedScheme* scheme = nullptr;  ///< under which it was measured; null = the prediction's own
+  int64_t batch = 0;                       ///< per device when it was measured; 0 = the prediction's
+  const System* system = nullptr;          ///< the system it was measured on; null = the prediction's
+  const ResolvedScheme* scheme = nullptr;  ///< the scheme it was measured under; null = the prediction's
 };
 
 /// Another job on the same machine, on the next free devices; it repeats while the predicted one runs.
@@ -32,7 +32,7 @@ struct JobBeside {
   int64_t devices = 1;
 };
 
-/// A network that is trained in turn with the predicted one, on the same devices and samples
+/// A network that is trained alternately with the predicted one, on the same devices and samples
 /// (sim/networks.h).
 struct NetworkThen {
   const Graph* graph = nullptr;
@@ -40,10 +40,10 @@ struct NetworkThen {
   int64_t batch = 32;  ///< samples per device
 };
 
-/// How samples are divided among devices that train on samples of their own.
+/// How samples are divided among devices with different samples.
 enum class BatchSplit : uint8_t {
   even,   ///< all get the job's batch
-  speed,  ///< in proportion to the rate that each has alone, as many in all (sim/batch_split.h)
+  speed,  ///< the same total in proportion to each device's own rate (sim/batch_split.h)
 };
 
 struct Request {
@@ -51,27 +51,26 @@ struct Request {
   const System* system = nullptr;
   int64_t devices = 1;
   BatchSplit split = BatchSplit::even;
-  /// What changes the scheme's memory habits: keys and values for memory_habits().
+  /// Changes of the scheme's memory habits: keys and values for memory_habits().
   std::vector<std::pair<std::string, std::string>> memory;
-  int32_t iterations = 0;  ///< steps of the optimiser; 0: enough for steady figures, more where arrival
-                           ///< order counts
+  int32_t iterations = 0;  ///< steps of the optimiser; 0: enough for steady figures
   uint64_t seed = 1;
   std::string profile = "stock";  ///< kernel costs: a name in calibration/profiles or a file
-  std::shared_ptr<const MeasuredCollectives> measured;  ///< correct the library's collectives; null: none
+  std::shared_ptr<const MeasuredCollectives> measured;  ///< corrects the library's collectives; null: none
   std::optional<Anchor> anchor;
-  /// What the anchor comes to (anchored_scale), where that is known: it is not fitted again.
+  /// The anchor's factor (anchored_scale), if known: it is not fitted again.
   std::optional<double> anchor_scale;
   Speeds speeds;
   std::optional<Disturbance> disturbance;  ///< unset: the step-time jitter of the system's host
-  Stragglers stragglers{};                 ///< on top of that
+  Stragglers stragglers{};                 ///< in addition
   Pauses pauses{};
   /// Jobs whose transfers share the links; priced by the prediction's profile.
   std::vector<JobBeside> beside;
   std::vector<NetworkThen> then;            ///< in order
-  int64_t own_executions = kOwnExecutions;  ///< as CostInput's
+  int64_t own_executions = kOwnExecutions;  ///< as in CostInput
   bool timeline = true;                     ///< the report has one
   std::shared_ptr<Programs> programs;       ///< shared with other predictions; null: each compiles its own
-  bool check_memory = true;  ///< false: simulate also what does not fit, and count from one device
+  bool check_memory = true;  ///< false: simulate even what does not fit; speed-ups from one device
 };
 
 }  // namespace tandem::sim

@@ -25,8 +25,7 @@ namespace tandem::sim {
 
 namespace {
 
-/// Groups above this size are priced by a few of their members, which a fault would make different from the
-/// rest.
+/// Larger groups are priced from a few of their members, which a fault would make different from the rest.
 constexpr int64_t kMostDifferent = 256;
 
 void check_precision(const Request& p, const Device& device) {
@@ -49,7 +48,7 @@ void check_arguments(const Request& p) {
   if (!p.system->uniform() && p.devices > kMostDifferent)
     throw InputError(
         fmt::format("faults of single nodes and links are simulated with up to {} devices, not {}; "
-                    "without node2/ a fault strikes every node alike",
+                    "without node2/ a fault strikes every node",
                     kMostDifferent, p.devices));
   if (p.system->kinds().size() > 1 && MachineProfile::find(p.profile, p.job.precision) != nullptr)
     throw InputError(fmt::format("{} has {} kinds of nodes, but the profile {} is of one machine",
@@ -58,7 +57,7 @@ void check_arguments(const Request& p) {
     check_precision(p, p.system->device(sort.first));
 }
 
-/// What was asked.
+/// The question's inputs.
 Report asked(const Request& p) {
   Report r;
   r.devices = p.devices;
@@ -70,7 +69,7 @@ Report asked(const Request& p) {
   return r;
 }
 
-/// What programs of a prediction hold, each walked through once.
+/// The memory of a prediction's programs, each computed once.
 class Memories {
  public:
   Memories(const Request& p, const Simulation& simulation) : p_(p), simulation_(simulation) {}
@@ -92,7 +91,7 @@ void add_memory(Report& r, Memories& memories, const Cluster& cluster,
   r.memory = largest(r.memory_by_role);
 }
 
-/// What the prediction of memory stands on where that is thin.
+/// Notes on uncertain assumptions of the memory prediction.
 void note_memory(Report& r, const Request& p, const Program& program) {
   const std::string sets = "--set host.memory=512GiB says it";
   if (r.memory.node.capacity.n == 0 && uses_host(program, r.memory_by_role))
@@ -107,7 +106,7 @@ void note_memory(Report& r, const Request& p, const Program& program) {
         recipe.name));
 }
 
-/// Which batches a split by speed gave, and what the training must do about it.
+/// Notes the batches that a split by speed gave, and what the training must do about it.
 void note_batches(Report& r, const Request& p, const Simulation& simulation, const Cluster& cluster) {
   const auto batches = simulation.batches(cluster);
   if (!batches) return;
@@ -116,7 +115,7 @@ void note_batches(Report& r, const Request& p, const Simulation& simulation, con
     r.notes.push_back(std::move(note));
 }
 
-/// That a coordinator makes of a step's gradients.
+/// Notes how a coordinator divides a step's gradients.
 double all_reduces(const Request& p, const Program& program) {
   if (p.job.scheme->overheads.cycle.ps == 0 || p.devices == 1) return 0;
   const auto& ops = program.roles[0].ops;
@@ -140,18 +139,18 @@ void add_rates(Report& r, const Request& p, const Simulated& run) {
 }
 
 /// The fewest devices that the scheme can use and that hold the model; beyond one node whole nodes, since a
-/// few devices of the last one would share its network cards unlike the others.
+/// few devices of the last one would not share its network cards as the others do.
 int64_t speedup_base(const Request& p, const std::function<MemoryUse(int64_t)>& memory) {
   const Scheme& scheme = *p.job.scheme->scheme;
   const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
   const int64_t fewest = p.check_memory ? fewest_devices(p, memory) : each;
-  if (fewest == 0) return p.devices;  // so many and no fewer were asked for
+  if (fewest == 0) return p.devices;  // this number and no fewer were asked for
   const auto node = static_cast<int64_t>(p.system->accelerators().size());
   const int64_t whole = fewest > node ? (fewest + node - 1) / node * node : fewest;
   return std::min(whole % each == 0 ? whole : fewest, p.devices);
 }
 
-/// Of a job that `base` devices train at `rate` by itself.
+/// For a job that `base` devices train at `rate` by itself.
 void add_speedup(Report& r, int64_t base, double rate) {
   r.speedup = r.samples_per_second / rate;
   r.speedup_base_devices = base;
@@ -163,7 +162,7 @@ struct ScaledRun {
   double scale = 1;  ///< of compute costs
 };
 
-/// Simulates what was asked and explains its rate.
+/// Simulates the request and explains its rate.
 ScaledRun add_run(Report& r, const Request& p, const Simulation& simulation) {
   const auto [scale, met] = fit_anchor(p, simulation, r.notes);
   ScaledRun out{simulation.run(p.devices, scale, true, p.timeline), scale};
@@ -172,7 +171,7 @@ ScaledRun add_run(Report& r, const Request& p, const Simulation& simulation) {
   return out;
 }
 
-/// Of networks in turn (sim/networks.h).
+/// For networks trained alternately (sim/networks.h).
 Report simulate_in_turn(const Request& p) {
   Report r = asked(p);
   r.samples_per_iteration = checked_mul(p.job.batch, p.devices, "the samples of a step");
@@ -186,7 +185,7 @@ Report simulate_in_turn(const Request& p) {
     each.push_back(simulate(network.prediction));
     if (each.back().staleness.max() > 0)
       throw InputError(
-          fmt::format("networks in turn need workers that step together; under {} each goes on "
+          fmt::format("--then needs workers that step together; under {} each goes on "
                       "by itself",
                       p.job.scheme->name));
   }
@@ -206,7 +205,7 @@ BoundProgram make_plan(const Request& prediction) {
 
 double throughput(const Request& p) {
   if (!p.then.empty()) {
-    double seconds = 0;  // of a sample
+    double seconds = 0;  // per sample
     for (const Network& network : networks_of(p)) seconds += network.passes / throughput(network.prediction);
     return 1 / seconds;
   }
@@ -252,8 +251,7 @@ Report simulate(const Request& p) {
   });
   const bool same = p.devices == base && p.beside.empty();
   add_speedup(r, base, same ? run.rate : simulation.run(base, scale).rate);
-  if (run.program != program)
-    add_memory(r, memories, cluster, run.program);  // of the buckets that were gathered
+  if (run.program != program) add_memory(r, memories, cluster, run.program);  // of the gathered buckets
   if (!p.beside.empty()) r.side_by_side = simulation.side_by_side(p.devices, scale, run.rate);
   return r;
 }

@@ -18,11 +18,10 @@ namespace tandem::sim {
 
 namespace {
 
-constexpr int64_t kMostBeside = 512;  // devices of a job whose instances have transfers of their own
+constexpr int64_t kMostBeside = 512;  // devices of a concurrent job whose instances have separate transfers
 
-/// Steps after which the workers do the same again, when ops that do not run in every iteration have had
-/// their turn. What runs more rarely than once in a thousand steps is not waited for: it costs next to
-/// nothing.
+/// Steps after which the workers repeat themselves, including ops that do not run in every iteration. Ops
+/// that run less than once in a thousand steps are not waited for: they cost next to nothing.
 int64_t period(const Program& program) {
   int64_t iterations = program.micro_batches;
   program.roles[0].ops.each_distinct(
@@ -31,7 +30,7 @@ int64_t period(const Program& program) {
   return steps > 1000 ? 1 : steps;
 }
 
-/// Steps after which every op is run for good, or no more.
+/// Step from which on every op either always runs or never again.
 int64_t transient(const Program& program) {
   uint32_t iterations = 0;
   program.roles[0].ops.each_distinct([&](const Op& op, int64_t) {
@@ -40,11 +39,11 @@ int64_t transient(const Program& program) {
   return (iterations + program.micro_batches - 1) / program.micro_batches;
 }
 
-/// Workers that wait for nobody are out of step after so many rounds.
+/// Rounds after which asynchronous workers are out of step.
 constexpr int64_t kParting = 8;
 
-/// Of so many steps those that do not count: pipelines fill, and workers that wait for nobody, who all begin
-/// at once and so find the links and each other's versions as they never are later, get out of step.
+/// Warm-up steps among that many: pipelines fill, and asynchronous workers, which all start at once and so
+/// see links and versions as never again, get out of step.
 int64_t run_in(const Program& program, int64_t steps) {
   const int64_t parting = is_static(program) || in_lock_step(program) ? 0 : std::min(kParting, steps * 2 / 5);
   int64_t out = std::min(steps - 1, std::max({int64_t{2}, parting, steps / 6}));
@@ -53,8 +52,8 @@ int64_t run_in(const Program& program, int64_t steps) {
   return periods < steps ? periods : out;
 }
 
-/// Of many workers that do not wait for the network a few rounds tell the rate: within 1 %. The more workers,
-/// the more gradients are in a round; of 4096 the staleness is known as well.
+/// With many workers that do not wait for the network a few rounds give the rate within 1 %. More workers
+/// make more gradients per round; with 4096 staleness is known as well.
 int32_t first_rounds(const Program& program) {
   return static_cast<int32_t>(std::clamp<int64_t>(4096 / program.roles[0].mesh.size(), 8, 16));
 }
@@ -63,7 +62,7 @@ bool may_be_steady(const Program& program) {
          transient(program) == 0;
 }
 
-/// Lengths of the steps that count, and their rate.
+/// Lengths of the steps after the warm-up, and their rate.
 void steady(Simulated& r) {
   const Program& program = *r.program;
   const auto& end = r.trace.iteration_end;
@@ -158,15 +157,15 @@ BoundProgram Simulation::plan_of(int64_t micro_batches, const Cluster& cluster, 
   return Simulation(fewer).bound(cluster, scale).plan;
 }
 
-/// Where a step is too long for transfers of every instance, and these can slow each other, shorter ones that
-/// are not.
+/// If a step is too long to simulate transfers of every instance, and these can slow each other, takes
+/// shorter steps that are not.
 Simulated Simulation::prepared(const Cluster& cluster, double scale) const {
   Simulated out = whole_steps(bound(cluster, scale));
   const auto steps =
       shorter_steps(*out.program, out.program->samples_per_iteration / p_.job.batch, p_.own_executions);
   if (!steps || !is_static(*out.program)) return out;
   BoundProgram more = plan_of(steps->more, cluster, scale);
-  if (find_contention(more).who.empty()) return out;  // then dividing in advance is exact
+  if (find_contention(more).who.empty()) return out;  // then dividing links in advance is exact
   out.bound.plan = std::move(more);
   out.few = plan_of(steps->few, cluster, scale);
   out.shorter = steps;
@@ -211,7 +210,7 @@ std::vector<SharedRate> Simulation::side_by_side(int64_t devices, double scale, 
   const std::vector<BoundProgram> plans = plans_beside(devices, scale);
   for (std::size_t i = 0; i < plans.size(); ++i) {
     std::vector<BoundProgram> others = plans;
-    others[i] = own.plan;  // in the place of the one that is measured now
+    others[i] = own.plan;  // in place of the one that is measured now
     Bound measured;
     measured.plan = plans[i];
     out.push_back({p_.beside[i].job.graph->name(), p_.beside[i].devices,
@@ -290,7 +289,7 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   return b;
 }
 
-/// Of the jobs beside it, which compute at the same scale.
+/// Of the concurrent jobs, which compute at the same scale.
 std::vector<BoundProgram> Simulation::plans_beside(int64_t devices, double scale) const {
   std::vector<BoundProgram> others;
   Cluster last = make_cluster(*p_.system, devices);
@@ -306,7 +305,7 @@ std::vector<BoundProgram> Simulation::plans_beside(int64_t devices, double scale
   return others;
 }
 
-/// Devices that a fault of the system left less of their speed.
+/// Devices that a fault of the system has slowed.
 void Simulation::slow_down(BoundProgram& plan, const Cluster& cluster) const {
   if (p_.system->faults().empty()) return;
   for (int64_t i = 0; i < cluster.devices; ++i) {
@@ -315,7 +314,7 @@ void Simulation::slow_down(BoundProgram& plan, const Cluster& cluster) const {
   }
 }
 
-/// Makes the buckets follow from when gradients are ready.
+/// Derives the buckets from when gradients are ready.
 void Simulation::gather_buckets(CostInput& in) const {
   const auto with = [&](const std::vector<int64_t>& buckets) {
     Workload work = *work_;
@@ -330,7 +329,7 @@ void Simulation::gather_buckets(CostInput& in) const {
   if (overheads.cycle.ps > 0) in.last_look = last_look(fine, overheads.cycle);
 }
 
-/// Makes the order of sums follow from when gradients are ready and needed.
+/// Derives the order of sums from when gradients are ready and needed.
 void Simulation::order_buckets(CostInput& in) const {
   Workload work = *work_;
   for (const Bucket& b : in.program->buckets) work.buckets.push_back(b.elements);
@@ -339,7 +338,7 @@ void Simulation::order_buckets(CostInput& in) const {
   if (in.batches) in.batches = with_buckets(*in.batches, in.cluster, work.buckets, work.order);
 }
 
-/// Of the program: whole steps, and as far as it is free to choose whole periods.
+/// Of the program: whole steps, and whole periods if it is free to choose.
 int32_t Simulation::iterations(const Simulated& run) const {
   const BoundProgram& plan = run.bound.plan;
   const Program& program = *plan.program;
@@ -350,7 +349,7 @@ int32_t Simulation::iterations(const Simulated& run) const {
   return static_cast<int32_t>(all);
 }
 
-/// Pauses are rare: so many steps that a hundred are drawn, as far as that is quick to simulate.
+/// Pauses are rare: as many steps as draw a hundred, if that is quick to simulate.
 int64_t Simulation::steps_with_pauses(const BoundProgram& plan, int64_t least) const {
   constexpr double kWanted = 100, kMostExecutions = 2e6;
   if (p_.iterations > 0 || !(p_.pauses.every > 0)) return least;
@@ -367,15 +366,16 @@ int64_t Simulation::steps(const Program& program, int64_t in_iteration) const {
   if (p_.iterations > 0) return p_.iterations;
   const int64_t workers = program.roles[0].mesh.size();
   if (!program.grid.axes.empty()) {
-    // Steps differ by noise alone once the first has filled the pipeline.
+    // Steps differ only by noise once the first has filled the pipeline.
     constexpr int64_t kMostExecutions = 1'000'000;
-    const int64_t few = std::clamp<int64_t>(kMostExecutions / std::max<int64_t>(1, in_iteration), 3, 24),
-                  whole = period(
-                      program);  // of workers that average now and then one to begin with, one that counts
+    const int64_t
+        few = std::clamp<int64_t>(kMostExecutions / std::max<int64_t>(1, in_iteration), 3, 24),
+        whole =
+            period(program);  // workers that average now and then: one period to begin with, one that counts
     return whole == 1 ? few : std::max<int64_t>(2, (few + whole - 1) / whole) * whole;
   }
   if (is_static(program)) {
-    // Micro-batches of one step are equal already: the first period fills the pipeline, the second counts.
+    // Micro-batches of one step are equal: the first period fills the pipeline, the second counts.
     const int64_t whole = period(program), enough = (24 + program.micro_batches - 1) / program.micro_batches;
     TANDEM_CHECK(whole > 0);
     return (std::max<int64_t>(2, (enough + whole - 1) / whole) + (transient(program) + whole - 1) / whole) *

@@ -15,12 +15,12 @@
 
 namespace tandem::sim {
 
-/// What one evaluation of the job gave.
+/// The result of one evaluation of the job.
 struct Simulated {
   Bound bound;                             ///< its plan is that of all jobs
-  EvaluateOptions options;                 ///< how many iterations were asked for
-  std::shared_ptr<const Program> program;  ///< of the job that is measured
-  /// Where shorter steps stand for this one: the plan of `few`, and that of `more` in the place of `bound`'s.
+  EvaluateOptions options;                 ///< the iterations that were asked for
+  std::shared_ptr<const Program> program;  ///< of the measured job
+  /// If shorter steps are simulated instead: the plan of `few`, and that of `more` in place of `bound`'s.
   std::optional<ShorterSteps> shorter;
   BoundProgram few;
   Trace trace;
@@ -31,11 +31,11 @@ struct Simulated {
 /// Of all workers in one step of the optimiser.
 double samples_of_all(const Program& program);
 
-/// So many workers that wait for nobody make some rounds first, and only where their rate is not steady yet
-/// all that fewer make.
+/// Asynchronous workers above this number simulate fewer rounds first, and as many as fewer workers do only
+/// if their rate is not steady yet.
 inline constexpr int64_t kManyWorkers = 64;
 
-/// Pauses that all devices of the measured job draw in an iteration, in the mean.
+/// Mean number of pauses of all devices of the measured job per iteration.
 double pauses_per_iteration(const BoundProgram& plan);
 
 /// Keeps a reference to the prediction. Any thread may call: const calls are independent of each other.
@@ -43,23 +43,23 @@ class Simulation {
  public:
   explicit Simulation(const Request& prediction);
   const Workload& work() const { return *work_; }
-  /// The job compiled, once for each cluster.
+  /// The compiled job, once per cluster.
   std::shared_ptr<const Program> program(const Cluster& cluster) const;
   /// With the prediction's disturbance and the system's slow devices; `scale` multiplies compute costs.
-  /// Throws InputError where the scheme cannot run there.
+  /// Throws InputError if the scheme cannot run there.
   Bound bound(const Cluster& cluster, double scale) const;
-  /// How many samples each device has in a pass; null: all the job's batch. Cost: with BatchSplit::speed a
-  /// simulation of one device for each sort of devices. Throws as split_by_speed().
+  /// Samples of each device in a pass; null: all the job's batch. Cost: with BatchSplit::speed a simulation
+  /// of one device for each kind of device. Throws as split_by_speed().
   std::shared_ptr<const UnlikeBatches> batches(const Cluster& cluster) const;
   /// On one cluster, the job by itself.
   Simulated run(const Cluster& cluster, double scale) const;
-  /// The job by itself, or with those beside it. Throws InputError for an iteration that takes no time.
+  /// The job by itself, or with the concurrent ones. Throws InputError for an iteration that takes no time.
   /// `timeline`: keep spans.
   Simulated run(int64_t devices, double scale, bool beside = false, bool timeline = false) const;
-  /// What `run` would give if every transfer took exp(`deviations` * its spread) times as long.
+  /// The result of `run` if every transfer took exp(`deviations` * its spread) times as long.
   double rate_if(const Simulated& run, double deviations) const;
-  /// The rates of the prediction's job, which is `shared` beside the others, and of those. Cost: two
-  /// simulations for each job beside it and one more.
+  /// The rates of the prediction's job, which shares the machine with the others, and of those. Cost: two
+  /// simulations per concurrent job and one more.
   std::vector<SharedRate> side_by_side(int64_t devices, double scale, double shared) const;
 
  private:

@@ -19,7 +19,7 @@ Question question_of(const Json& row, const std::vector<std::pair<std::string, s
     for (const auto& [path, value] : sets->members()) values.add("set", path + "=" + value.as_text());
     values.stands_at("set", sets->place());
   }
-  if (!values.has("recompute")) values.add("recompute", "off");  // whatever a preset does of itself
+  if (!values.has("recompute")) values.add("recompute", "off");  // whatever a preset does by default
   for (const auto& [option, value] : more) {
     values.set(option, {value});
     values.stands_at(option, row.place());

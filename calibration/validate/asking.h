@@ -9,10 +9,10 @@
 
 namespace tandem::calibration {
 
-/// The question that a row of published figures asks: of its keys those that are options of a question
-/// ("model", "system", "set": an object, "scheme", "precision", "optimizer", "recipe", "recompute", "memory",
-/// "batch_norm"), with `more` in their place where they name the same. An error is an InputError at the place
-/// of its key.
+/// The question that a row of published figures asks. Uses those keys of the row that are options of a
+/// question ("model", "system", "set": an object, "scheme", "precision", "optimizer", "recipe", "recompute",
+/// "memory", "batch_norm"); `more` replaces them where both have the same. An error is an InputError at the
+/// place of its key.
 Question question_of(const Json& row, const std::vector<std::pair<std::string, std::string>>& more = {});
 
 }  // namespace tandem::calibration

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kExecuted = "calibration/data/executed";
 constexpr double kLevel = 0.9;
 
-/// What a row is one of, for means over rows of a kind.
+/// The kind of a row, for means per kind.
 std::string group_of(const CheckRow& r) {
   const std::string unlike = r.throttle == 1 ? "" : fmt::format(", one {:g} times slower", r.throttle);
   if (r.metric != "samples_per_second") return r.metric + fmt::format(", {} workers", r.devices) + unlike;

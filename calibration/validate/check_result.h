@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What `tandem check` found on one machine: predicted beside executed, and what it says in sum.
+// The results of `tandem check` on one machine: predicted and executed values, and their summary.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,29 +10,29 @@
 
 namespace tandem::calibration {
 
-/// Tells how far apart two are, rather than what each is.
+/// Whether a metric is a distance between the two rather than a value of each.
 inline bool is_distance(std::string_view metric) {
   return metric == "staleness_distance" || metric == "staleness_by_worker" ||
          metric == "staleness_distance_by_worker";
 }
 
-/// One comparison. error = predicted / executed - 1; of a distribution the total variation distance (by
-/// worker: the largest of any), of the workers' mean staleness the largest difference of any, in versions.
+/// One comparison. error = predicted / executed - 1; for a distribution the total variation distance (by
+/// worker: the largest), for the workers' mean staleness the largest difference, in versions.
 struct CheckRow {
   std::string model, scheme, metric, rate_limit, adapter;
   int64_t devices = 1, batch = 1;
   double throttle = 1;  ///< of the last worker, as --throttle
   double predicted = 0, executed = 0, error = 0;
-  double median = 0;     ///< throughput: of all runs, the fastest of which is `executed`; 0: not known
-  double floor = 0;      ///< repeatability: of every other run by itself against the rest, relative
-  bool repeated = true;  ///< else one run alone, of which `floor` tells nothing
-  bool covered = false;  ///< the prediction's interval holds the executed value
+  double median = 0;     ///< throughput: of all runs, of which `executed` is the fastest; 0: unknown
+  double floor = 0;      ///< repeatability: every other run against the rest, relative
+  bool repeated = true;  ///< else a single run, for which `floor` is meaningless
+  bool covered = false;  ///< the executed value is inside the prediction's interval
   bool interval = false;
-  double low = 0, high = 0;  ///< of the prediction's interval; 0: not known
+  double low = 0, high = 0;  ///< the prediction's interval; 0: unknown
   bool distance() const { return is_distance(metric); }
-  /// The model, and the adapter where it has one: "transformer-tiny with lora:rank=8".
+  /// The model, with its adapter if it has one: "transformer-tiny with lora:rank=8".
   std::string trained() const { return adapter.empty() ? model : model + " with " + adapter; }
-  /// The scheme, and the throttled worker where there is one.
+  /// The scheme, with the throttled worker if there is one.
   std::string how() const;
   /// One text for each of kCheckColumns.
   std::vector<std::string> cells() const;
@@ -47,21 +47,21 @@ inline constexpr CheckColumn kCheckColumns[] = {
     {"metric", false}, {"predicted", true}, {"executed", true}, {"error", true},   {"repeats within", true}};
 
 struct CheckResult {
-  std::string machine, date, versions;  ///< of the profile that was judged
-  std::string note;                     ///< what a reader of a kept result must know
+  std::string machine, date, versions;  ///< of the profile that was used
+  std::string note;                     ///< what readers of a kept result must know
   std::string precision = "fp32";
-  HostLoad load;  ///< of the machine meanwhile; processors 0: not known
+  HostLoad load;  ///< of the machine during the check; processors 0: unknown
   std::vector<CheckRow> rows;
 
   struct Summary {
-    double mean = 0, most = 0;  ///< absolute errors, distances left out
-    double covered = 0;         ///< share of the intervals that hold the executed value
+    double mean = 0, most = 0;  ///< absolute errors, without distances
+    double covered = 0;         ///< share of the intervals that contain the executed value
     int64_t intervals = 0;
-    int64_t wide = 0;  ///< of these too wide to say anything
+    int64_t wide = 0;  ///< of these too wide to be meaningful
   };
   Summary summary() const;
-  /// One entry for each comparison off by more than `tolerance`, distances left out: "resnet20-cifar, 2
-  /// workers, allreduce: samples_per_second +96.5 %".
+  /// One entry per comparison with an error above `tolerance`, without distances: "resnet20-cifar, 2 workers,
+  /// allreduce: samples_per_second +96.5 %".
   std::vector<std::string> failures(double tolerance) const;
 
   /// A "tandem-check-1" document, as the command writes it.

@@ -29,7 +29,7 @@ struct GeometricErrors {
   }
 };
 
-/// What kind of machine a log is from; the order is that of the table.
+/// The kind of machine of a log; in the order of the table.
 const std::vector<std::string> kGroups = {"one node, NVLink switch", "one node, PCIe or host memory",
                                           "one node, direct cables", "several nodes",
                                           "several nodes, EFA or TCPX"};
@@ -45,7 +45,7 @@ const std::string& group_of(const CollectiveRow& row) {
                                                                                           : kGroups[0];
 }
 
-/// Errors of the sizes that did not calibrate, each log calibrated by every second power of two of its own.
+/// Errors of the sizes that did not calibrate, each log calibrated by every second power of two of its sizes.
 GeometricErrors calibrated(const std::vector<const CollectiveRow*>& log) {
   std::vector<CollectivePoint> measured;
   std::map<int64_t, double> predicted;
@@ -68,8 +68,8 @@ GeometricErrors calibrated(const std::vector<const CollectiveRow*>& log) {
 /// Logs of one machine on one number of devices, by operation.
 using Logs = std::map<CollKind, std::vector<const CollectiveRow*>>;
 
-/// Adds the errors of what an all-reduce says something of, as they stand and corrected by it. Sizes that the
-/// all-reduce was not measured at are left out.
+/// Adds the errors of operations related to all-reduce, as predicted and corrected by it. Sizes without a
+/// measured all-reduce are left out.
 void add_siblings(const Logs& logs, GeometricErrors& stock, GeometricErrors& corrected) {
   const auto found = logs.find(CollKind::all_reduce);
   if (found == logs.end()) return;
@@ -99,11 +99,11 @@ std::string machine_and_library(const CollectiveRow& row) {
   return system + ", " + row.sets.substr(from, row.sets.find(';', from) - from);
 }
 
-/// What a log of all-reduce is worth to the machine's other operations.
+/// The value of a log of all-reduce for the machine's other operations.
 std::string by_all_reduce(const std::vector<CollectiveRow>& rows) {
   std::map<std::string, std::map<std::string, Logs>> machines;
   for (const CollectiveRow& r : rows) {
-    // Logs of one source alone: elsewhere the same system file stands for another machine.
+    // Only logs of one source: elsewhere the same system file describes another machine.
     const std::string log = fmt::format("{}|{}|{}|{}x{}x{}", r.table, r.sets, r.devices, r.harness.threads,
                                         r.harness.gpus_per_thread, r.harness.iterations);
     machines[machine_and_library(r)][log][r.kind].push_back(&r);
@@ -163,7 +163,7 @@ std::string held_out_cell(const Json* errors) {
   return fmt::format(" | {}, {}", cell(errors->items().at(0)), cell(errors->items().at(1)));
 }
 
-/// How many of those rows lie inside the 90 % intervals, by what joins the devices.
+/// The share of those rows inside the 90 % intervals, by kind of interconnect.
 std::string inside_intervals(const Json& links) {
   std::map<std::string, std::pair<int64_t, int64_t>> sum;
   for (const Json& entry : links.at("families").at("nccl").items()) {
@@ -190,8 +190,8 @@ std::string inside_intervals(const Json& links) {
   return out.empty() ? out : out + ".\n";
 }
 
-/// Errors on machines, clusters and generations that a fit did not see, as
-/// calibration/fit/fit_collectives.py left them.
+/// Errors on machines, clusters and generations that a fit did not see, as stored by
+/// calibration/fit/fit_collectives.py.
 std::string held_out() {
   std::string out;
   const Json links = Json::load(data_root() + "/calibration/profiles/links.json");
@@ -212,7 +212,7 @@ std::string held_out() {
          out + inside_intervals(links);
 }
 
-/// Beside what ASTRA-sim states for itself (geometric means over sizes, nccl-tests all-reduce).
+/// Compared with ASTRA-sim's own figures (geometric means over sizes, nccl-tests all-reduce).
 std::string beside_astra_sim(const std::vector<CollectiveRow>& rows) {
   const auto row = [&](const std::string& system, int64_t devices, const std::string& theirs) {
     GeometricErrors e;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints predicted beside measured times of collectives: for calibration/fit/fit_collectives.py and for
-// people.
+// Prints predicted and measured times of collectives, for calibration/fit/fit_collectives.py and for reading.
 //   dump_collectives <file.csv> ...
 // Output: the rows of the tables (see collective_data.h) with the prediction in microseconds, the algorithm
 // and the protocol.

@@ -19,7 +19,7 @@ Json load(std::string_view folder, const std::string& name) {
   return Json::load(find_data(folder, "file", name));
 }
 
-/// The "fitted" entry of a file; `inside`: the object that must hold each name, null = not checked.
+/// The "fitted" entry of a file; `inside`: the object that must have each name, null = not checked.
 void add_entry(std::vector<FittedConstant>& out, std::string_view folder, const std::string& name,
                const Json& document, std::string_view inside) {
   const Json* fitted = document.find("fitted");
@@ -32,14 +32,14 @@ void add_entry(std::vector<FittedConstant>& out, std::string_view folder, const 
   }
 }
 
-/// One line per architecture and arithmetic: its efficiencies and sizes, set on so many measurements.
+/// One line per architecture and arithmetic: its efficiencies and sizes, with the number of measurements.
 void add_curves(std::vector<FittedConstant>& out) {
   const Json stock = load(kProfiles, "stock");
   for (const auto& [architecture, a] : stock.at("architectures").members()) {
     for (const char* arithmetic : {"fp32", "matrix"}) {
       const Json& curve = a.at(arithmetic);
       const int64_t measurements = curve.at("measurements").as_int(0);
-      if (measurements == 0) continue;                           // its neighbours' figures
+      if (measurements == 0) continue;                           // figures of its neighbours
       const std::size_t constants = curve.members().size() - 2;  // but the error and the count
       out.push_back({"calibration/profiles/stock.json",
                      fmt::format("{}, {}: {} figures", architecture, arithmetic, constants),
@@ -48,7 +48,7 @@ void add_curves(std::vector<FittedConstant>& out) {
   }
 }
 
-/// What a recipe makes of the curves, which calibration/fit/fit_stock.py finds together with them.
+/// Factors of a recipe on the curves, which calibration/fit/fit_stock.py fits together with them.
 void add_recipes(std::vector<FittedConstant>& out) {
   for (const std::string& name : list_data(kRecipes)) {
     const Json recipe = load(kRecipes, name);
@@ -110,7 +110,7 @@ std::string fitted_markdown() {
       "|\n"
       "| --- | --- | --- |\n",
       count(kPresets), count(kSystems));
-  for (std::size_t i = 0; i < all.size();) {  // one line for the neighbours that were set on the same rows
+  for (std::size_t i = 0; i < all.size();) {  // one line for neighbours that were fitted to the same rows
     const FittedConstant& c = all[i];
     std::string names = c.name;
     for (++i; i < all.size() && all[i].file == c.file && all[i].rows == c.rows; ++i)

@@ -22,8 +22,8 @@ constexpr std::string_view kProfileFolder = "calibration/profiles";
 
 double real(int64_t n) { return static_cast<double>(n); }
 
-/// How much of what a machine says of itself ("NVIDIA H100 PCIe, 114 processors, 1.75 GHz") is `device`: of
-/// the device's name the words that are there less those that are not, the multiprocessors, the clock.
+/// How well a machine's description ("NVIDIA H100 PCIe, 114 processors, 1.75 GHz") matches `device`: the
+/// words of the device's name that occur minus those that do not, the multiprocessors, the clock.
 int likeness(const Device& device, const std::string& machine) {
   const std::vector<std::string> said = lower_words(machine);
   int out = 0;
@@ -38,7 +38,7 @@ int likeness(const Device& device, const std::string& machine) {
          (machine.find(fmt::format("{:.2f} GHz", device.boost_mhz / 1000)) != std::string::npos ? 1 : 0);
 }
 
-/// Of those with the machine's model number as a word of their name the ones most like it.
+/// The best matches among devices with the machine's model number as a word of their name.
 std::vector<Device> most_like(const MachineProfile& machine) {
   std::vector<Device> best;
   int most = 0;
@@ -58,7 +58,7 @@ std::vector<Device> most_like(const MachineProfile& machine) {
   return best;
 }
 
-/// Of a processor a worker has one core, and memory to itself where the others are idle.
+/// A worker has one core of a processor, and the memory to itself if the others are idle.
 Device as_a_worker_has(Device device) {
   if (device.kind != Device::Kind::cpu) return device;
   for (FlopRate& peak : device.peak) peak.flops_per_second /= std::max(1, device.units);
@@ -74,7 +74,7 @@ std::string why_none(const MachineProfile& machine, const std::vector<Device>& a
   return fmt::format("Several described devices are as like the measured one: {}", fmt::join(names, ", "));
 }
 
-/// Attention stays in bf16 where products are in fp8; what multiplies no matrices counts in fp32.
+/// Attention stays in bf16 if products are in fp8; kernels without matrix products count in fp32.
 double peak_of(const Device& d, KernelKind kind, Precision precision) {
   const bool attends = kind == KernelKind::attention;
   const bool product = attends || kind == KernelKind::gemm || kind == KernelKind::conv;
@@ -108,7 +108,8 @@ EfficiencyTable kernel_efficiency(const MachineProfile& machine, Precision preci
     out.device = as_a_worker_has(alike[0]);
   else
     out.missing = why_none(machine, alike);
-  // The executor's tensors lie as that recipe's on GPUs; of processors the curves are the default recipe's.
+  // The executor's tensors are laid out as in that recipe on GPUs; processors use the default recipe's
+  // curves.
   out.recipe = machine.apart() ? "pytorch-channels-last" : std::string(kDefaultRecipe);
   std::optional<KernelCost> stock;
   if (out.device) stock.emplace(*out.device, precision, "stock", load_recipe(out.recipe));

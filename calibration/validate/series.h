@@ -18,24 +18,24 @@ int64_t device_count(const std::string& key, const Json& value);
 /// "values" of a series: by device counts, > 0. Throws InputError.
 std::map<int64_t, double> values_of(const Json& series);
 
-/// Do two series say the same under each of the keys, or both nothing?
+/// Whether two series agree under each of the keys (or both lack it).
 bool agree(const Json& a, const Json& b, std::span<const char* const> keys);
-/// The same of all keys that either has, but for these.
+/// The same for all keys that either has, except these.
 bool agree_beside(const Json& a, const Json& b, std::span<const std::string_view> these);
 
-/// What one entry of a document asks to be predicted.
+/// The prediction that one entry of a document asks for.
 struct Asked {
   const Json* json;
   const Json* document;
-  int64_t devices;  ///< of all its predictions together
+  int64_t devices;  ///< summed over all its predictions
 };
-/// Entries that ask the same.
+/// Entries with the same question.
 struct AskedOnce {
   std::vector<std::size_t> members;
-  int64_t devices = 0;  ///< of all of them
+  int64_t devices = 0;  ///< summed over all of them
 };
-/// Entries of one document that agree beside `told`, what is said of the published runs alone, go together.
-/// Groups of the most devices come first, since they take the longest.
+/// Groups the entries of a document that differ only in `told`, the keys about the published runs. Groups
+/// with the most devices come first, since they take longest.
 std::vector<AskedOnce> asked_once(const std::vector<Asked>& all, std::span<const std::string_view> told);
 
 }  // namespace tandem::calibration

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kPublished = "calibration/data/published";
 
-/// What a series says of the published runs, beside what is to be predicted.
+/// Keys of a series about the published runs, not about the prediction.
 constexpr std::string_view kToldOfSeries[] = {"values",   "relative", "rate_assumed", "note",
                                               "doubtful", "reason",   "fitted",       "gives",
                                               "anchor",   "unit",     "deviations"};
@@ -91,7 +91,8 @@ std::vector<Series> read_series(const Json& document) {
   return out;
 }
 
-/// What a sample passes through `count` times: the whole model, or one of several trained in turn.
+/// A model that each sample passes through `count` times: the whole model, or one of several trained
+/// alternately.
 struct Part {
   Graph graph;
   double count = 1;
@@ -100,7 +101,7 @@ struct Part {
   double unread = 0;   ///< seconds in which one core decodes a sample while the devices wait
 };
 
-/// All that the predictions of one series share.
+/// Shared by all predictions of one series.
 struct Setting {
   std::shared_ptr<const Question> question;  ///< of the first part
   std::vector<Part> parts;
@@ -193,20 +194,20 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   return row;
 }
 
-/// Where each sample passes through every part.
+/// For samples that pass through every part.
 struct Rate {
   double rate = 0, low = 0, high = 0;  ///< samples/s
-  double unread = 0;                   ///< seconds of a sample in which no device works
+  double unread = 0;                   ///< seconds per sample in which no device works
   std::vector<double> parts;           ///< samples/s that pass through each
 };
 
-/// What a part is anchored by, the same in every row of a series.
+/// The anchor of a part, the same in every row of a series.
 struct PartAnchor {
   Anchor anchor;
-  std::optional<double> scale;  ///< what it comes to, once the first row has fitted it
+  std::optional<double> scale;  ///< its value, once the first row has fitted it
 };
 
-/// `anchors`: of each part; none: not anchored. The errors of parts go together.
+/// `anchors`: of each part; none: not anchored. The errors of parts are fully correlated.
 Rate rate_of(Request p, const Setting& setting, std::vector<PartAnchor>* anchors = nullptr) {
   double seconds = 0, most = 0, least = 0;
   Rate out;
@@ -235,8 +236,8 @@ Rate rate_of(Request p, const Setting& setting, std::vector<PartAnchor>* anchors
   return out;
 }
 
-/// Of one part the anchor itself. Of several each is given the same share of the time left by what no device
-/// does, of which `alone`, of the anchor's devices, says how much there is.
+/// With one part the anchor itself. Several get equal shares of the time that is left after work outside the
+/// devices, of which `alone`, the prediction for the anchor's devices, gives the amount.
 std::vector<PartAnchor> anchors_of(const Setting& setting, const Anchor& anchor, const Rate& alone) {
   if (setting.parts.size() == 1) return {{anchor, {}}};
   const double scale = (1 / anchor.rate - alone.unread) / (1 / alone.rate - alone.unread);
@@ -252,7 +253,7 @@ std::vector<PartAnchor> anchors_of(const Setting& setting, const Anchor& anchor,
   return out;
 }
 
-/// What the first row of a series, that of its anchor, tells those after it.
+/// What the first row of a series, its anchor, determines for the others.
 struct AtAnchor {
   Rate alone;
   std::vector<PartAnchor> anchors;
@@ -288,7 +289,7 @@ void predict_row(ValidationRow& row, const Json& series, const Setting& setting,
   if (!row.is_anchor) row.predicted_speedup = row.anchored / anchor.rate;
 }
 
-/// The cells of a line of CSV, of which some are quoted.
+/// The cells of a line of CSV, some quoted.
 std::vector<std::string> csv_cells(const std::string& line) {
   std::vector<std::string> out(1);
   bool quoted = false;
@@ -303,7 +304,7 @@ std::vector<std::string> csv_cells(const std::string& line) {
   return out;
 }
 
-/// Whether the one-device rate of these rows is one of calibration/data/kernels/steps.csv (device, precision,
+/// Whether the one-device rate of these rows is in calibration/data/kernels/steps.csv (device, precision,
 /// model, batch, what, seconds, framework, source), from which the stock curves come. Rates there have five
 /// digits.
 bool in_stock_kernels(const std::vector<ValidationRow>& rows) {
@@ -325,7 +326,7 @@ bool in_stock_kernels(const std::vector<ValidationRow>& rows) {
   });
 }
 
-/// `known`: what series that ask the same have been answered.
+/// `known`: answers to series with the same question.
 std::vector<ValidationRow> run_series(const Series& series, Rates& known) {
   Setting setting = make_setting(*series.json);
   const Json* wanted = series.json->find("anchor");

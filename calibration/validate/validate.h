@@ -10,33 +10,33 @@
 
 namespace tandem::calibration {
 
-/// One published figure beside its predictions.
+/// One published figure and its predictions.
 struct ValidationRow {
   std::string file, source, system, model, scheme, precision, input, note, doubtful;
   std::string recipe;       ///< named by the series; empty: the scheme's own
-  std::string reason;       ///< why the prediction is off, where known
-  std::string fitted;       ///< what was set on it together with other rows; empty = nothing
-  std::string gives;        ///< the figure that was taken from this very row, which is not scored
+  std::string reason;       ///< why the prediction is off, if known
+  std::string fitted;       ///< the constant fitted to it together with other rows; empty = none
+  std::string gives;        ///< the figure taken from this row, which is therefore not scored
   std::string generation;   ///< architecture of its devices: "volta"
-  bool held_out = false;    ///< of a file held_out_*, and nothing was set on it
-  bool in_kernels = false;  ///< its series' one-device rate is among those that the stock curves rest on
+  bool held_out = false;    ///< from a file held_out_*, and nothing was fitted to it
+  bool in_kernels = false;  ///< the stock curves were fitted to its series' one-device rate
   std::string family;       ///< "cnn", "transformer", "recurrent", "other"
   int64_t devices = 1, nodes = 1, batch = 1;
   std::string unit;
-  double published = 0;   ///< samples/s, or relative rate where `relative`
-  double deviation = 0;   ///< standard deviation of the runs of which `published` is the mean; 0: not said
-  bool relative = false;  ///< only ratios between rows of the series mean anything
-  bool rate_assumed = false;  ///< the absolute rate rests on a guessed batch or epoch count: not compared
-  bool is_anchor = false;     ///< the row that the anchored predictions of its series are made to meet
+  double published = 0;       ///< samples/s, or a relative rate if `relative`
+  double deviation = 0;       ///< standard deviation of the runs averaged in `published`; 0: unknown
+  bool relative = false;      ///< only ratios between rows of the series are meaningful
+  bool rate_assumed = false;  ///< the absolute rate assumes a batch size or epoch count: not compared
+  bool is_anchor = false;     ///< the row that its series' anchored predictions are made to meet
   double anchor_devices = 0;
   double anchored = 0;                 ///< predicted samples/s with the anchor, 0 on a relative series
-  double unanchored = 0;               ///< predicted samples/s from datasheet and stock curves alone
+  double unanchored = 0;               ///< predicted samples/s from datasheet and stock curves only
   double low = 0, high = 0;            ///< interval of the anchored prediction
-  double rate_low = 0, rate_high = 0;  ///< interval of the prediction without anchor; 0 of several parts
+  double rate_low = 0, rate_high = 0;  ///< interval of the prediction without anchor; 0 with several parts
   double published_speedup = 0,
-         predicted_speedup = 0;  ///< against the anchor row's rate; 0 on the anchor row
+         predicted_speedup = 0;  ///< relative to the anchor row's rate; 0 on the anchor row
   std::string error;             ///< why no prediction could be made
-  std::string left_out;          ///< what of its source no row of the file holds
+  std::string left_out;          ///< parts of its source that no row covers
   double speedup_error() const { return predicted_speedup / published_speedup - 1; }
   double rate_error() const { return unanchored / published - 1; }
 };
@@ -48,7 +48,8 @@ std::vector<ValidationRow> validate(const std::vector<std::string>& files, int t
 
 /// VALIDATION.md without the list of its pages: aims, intervals, a table by architecture, known gaps.
 std::string validation_markdown(const std::vector<ValidationRow>& rows);
-/// Sections of its pages: errors by group with the worst rows, and the sources. Links count from the root.
+/// Sections of its pages: errors by group with the worst rows, and the sources. Links are relative to the
+/// root.
 std::string rates_markdown(const std::vector<ValidationRow>& rows);
 std::string sources_markdown(const std::vector<ValidationRow>& rows);
 /// Every row of one source, all columns, one header line (RFC 4180).

@@ -31,7 +31,7 @@ IncastPort port_of_row(const Json& row) {
   return port;
 }
 
-/// The most that send `bytes` together while hardly any round waits.
+/// The largest number of senders of `bytes` each at which hardly any round waits.
 double most_senders(const IncastPort& port, double bytes) {
   double senders = 1;
   while (senders < kMostSenders && incast(port, senders + 1, bytes / (senders + 1)).suffering <= kRarely)

@@ -9,10 +9,10 @@
 namespace tandem::calibration {
 
 struct IncastRow {
-  std::string source, what, metric, buffer;  ///< buffer: "-" where the timeouts are given
+  std::string source, what, metric, buffer;  ///< buffer: "-" if the timeouts are given
   enum class Is : uint8_t { equal, at_least, at_most } is = Is::equal;
   double published = 0, predicted = 0;
-  /// Of bounds: it is met. Of figures: within a quarter.
+  /// For bounds: it holds. For figures: within a quarter.
   bool met() const;
 };
 

@@ -18,13 +18,13 @@ namespace tandem::calibration {
 
 namespace {
 
-/// What a run's two series share.
+/// Keys that a run's two series share.
 constexpr const char* kBesideInput[] = {"system", "model",     "scheme", "precision",
                                         "batch",  "optimizer", "recipe"};
 
 bool has_input(const Json& series, const char* which) { return series.text("input", "synthetic") == which; }
 
-/// What the file says of a table's model.
+/// The file's entry on a table's model.
 struct LoaderOf {
   std::string name;
   double decode_seconds = 0;

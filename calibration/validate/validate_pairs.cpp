@@ -17,7 +17,7 @@ namespace tandem::calibration {
 
 namespace {
 
-/// What two series of a pair share.
+/// Keys that two series of a pair share.
 constexpr const char* kShared[] = {"model", "scheme", "precision", "batch", "optimizer", "recipe", "input"};
 
 /// The runs that two series share.

@@ -20,18 +20,18 @@ struct PairRow {
   Report::Interval interval;  ///< of `predicted`
 };
 
-/// What the rows say in sum.
+/// Summary of the rows.
 struct PairSums {
-  /// A published ratio that differs from 1 by so much is an effect.
+  /// A published ratio that differs from 1 by at least this is an effect.
   static constexpr double kEffect = 0.03;
   int64_t rows = 0, effects = 0;
-  int64_t found = 0;         ///< effects predicted with their sign and within a factor of two
+  int64_t found = 0;         ///< effects predicted with the right sign and within a factor of two
   int64_t false_alarms = 0;  ///< effects predicted where none was published
   int64_t inside = 0;        ///< published ratios inside the interval of their prediction
   double error = 0;          ///< mean of |predicted / published - 1|
-  double error_of_one = 0;   ///< the same of predicting no difference at all
+  double error_of_one = 0;   ///< the same for predicting no difference
 };
-/// `plain`: of this board alone; all without.
+/// `plain`: only of this board; default: all.
 PairSums sum_pairs(const std::vector<PairRow>& rows, const std::string& plain = "");
 
 /// Every run of the file that both boards have on more devices than the anchor's. Throws InputError.

@@ -20,7 +20,7 @@ const RegretGrid::Configuration& fastest(const std::vector<RegretGrid::Configura
                            [&](const auto& a, const auto& b) { return a.*rate < b.*rate; });
 }
 
-/// Grids by what their configurations have in common, in the order in which they came.
+/// Grids by what their configurations share, in the order of appearance.
 class Grids {
  public:
   void add(const RegretGrid& question, RegretGrid::Configuration configuration) {
@@ -90,7 +90,7 @@ std::vector<RegretGrid> regret_grids(const std::vector<ValidationRow>& rows,
   Grids grids;
   for (const ValidationRow& r : rows) {
     if (!r.doubtful.empty() || !r.error.empty() || r.relative || !(r.unanchored > 0)) continue;
-    // The source of a figure is no choice: one device runs without a scheme.
+    // The source of a figure is not a choice: one device runs without a scheme.
     if (r.devices == 1) continue;
     const RegretGrid question{r.file, r.system, r.model, r.precision + " " + r.input, r.devices, {}};
     grids.add(question, {fmt::format("{}, batch {}", r.scheme, r.batch), r.published, r.unanchored});

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kSplits = "calibration/data/splits";
 
-/// What a row says of the published run, beside what is to be predicted.
+/// Keys of a row about the published run, not about the prediction.
 constexpr std::string_view kToldOfSplits[] = {"value", "anchor", "fitted", "note", "doubtful"};
 
 double dull_rate(const Request& p) {
@@ -94,8 +94,7 @@ using SplitRate = double SplitRow::*;
 /// Errors of one kind of prediction on the rows of a file.
 struct Judgement {
   Errors alone, anchored;
-  std::optional<double>
-      order;  ///< Kendall's tau over the configurations of one model, in the mean over models
+  std::optional<double> order;  ///< Kendall's tau over the configurations of one model, averaged over models
 };
 
 Judgement judge(const std::vector<const SplitRow*>& rows, SplitRate rate) {

@@ -19,24 +19,24 @@ struct SplitPrediction {
   std::string failure;  ///< why no prediction could be made
 };
 
-/// One published rate beside its prediction and beside the dull model's.
+/// One published rate, its prediction and the trivial model's.
 struct SplitRow : SplitPrediction {
   std::string file, source, system, model, scheme, precision, note, doubtful;
   int64_t devices = 1, batch = 1;
   Recompute recompute = {};
-  bool held_out = false;   ///< nothing was set on it
+  bool held_out = false;   ///< nothing was fitted to it
   bool is_anchor = false;  ///< its measured rate scales the anchored predictions of its file
   double published = 0;    ///< samples/s of all devices
 };
 
-/// In the order of `files`, none: all of calibration/data/splits; on `threads` threads, whose number changes
-/// nothing. Throws InputError for damaged files.
+/// In the order of `files`, default all of calibration/data/splits; the number of `threads` does not change
+/// the result. Throws InputError for damaged files.
 std::vector<SplitRow> validate_splits(const std::vector<std::string>& files, int threads);
 
-/// Section of VALIDATION.md: a table by file with the dull model's errors beside ours, and the rows that are
-/// furthest off.
+/// Section of VALIDATION.md: a table by file with the errors of a trivial model and ours, and the rows with
+/// the largest errors.
 std::string splits_markdown(const std::vector<SplitRow>& rows);
-/// One line a row, for the CSV beside the document.
+/// One line per row, for the CSV next to the document.
 std::string splits_csv(const std::vector<SplitRow>& rows);
 
 }  // namespace tandem::calibration

@@ -16,7 +16,7 @@ namespace tandem::calibration {
 
 namespace {
 
-/// Half the sum of absolute differences; what the published histogram leaves out counts as its tail.
+/// Half the sum of absolute differences; what the published histogram lacks counts as its tail.
 double total_variation(const Json& published, const Histogram& predicted) {
   std::map<int64_t, double> difference;
   double known = 0;

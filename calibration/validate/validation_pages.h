@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The pages behind VALIDATION.md: every section on a page of docs/validation.
+// The pages of VALIDATION.md: every section on a page of docs/validation.
 #include <string>
 #include <vector>
 
@@ -15,7 +15,7 @@
 
 namespace tandem::calibration {
 
-/// What a run compared.
+/// The comparisons of a run.
 struct Comparisons {
   std::vector<ValidationRow> rows;
   std::vector<StalenessRow> staleness = {};
@@ -31,15 +31,15 @@ struct Comparisons {
 struct ValidationPage {
   std::string name;   ///< of the file, without ".md"
   std::string holds;  ///< in one line
-  std::string text;   ///< sections; links count from the root
+  std::string text;   ///< sections; links are relative to the root
 };
 
-/// In the order of the list in VALIDATION.md; those of all comparisons also hold what the data files say of
-/// executions, GPUs and fitted constants.
+/// In the order of the list in VALIDATION.md. Pages of all comparisons also contain the executions, GPUs and
+/// fitted constants of the data files.
 std::vector<ValidationPage> validation_pages(const Comparisons& found);
 /// The list of links to them, from the root.
 std::string list_of_pages(const std::vector<ValidationPage>& pages);
-/// A page as its file holds it: with a title, and links that count from docs/validation.
+/// A page as its file contains it: with a title, and links relative to docs/validation.
 std::string page_markdown(const ValidationPage& page);
 
 }  // namespace tandem::calibration

@@ -218,7 +218,7 @@ double worst_ratio(const ValidationRow& r) {
 }
 
 std::vector<const ValidationRow*> worst_rows(const std::vector<ValidationRow>& rows, std::size_t count) {
-  // A series is a run of rows between two anchors (the anchor comes first).
+  // A series extends from one anchor to the next (the anchor comes first).
   std::vector<const ValidationRow*> out;
   for (const ValidationRow& r : rows) {
     if (r.is_anchor || out.empty())

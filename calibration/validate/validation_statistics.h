@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the rows of the validation say in sum: errors by group, the aims, the worst rows.
+// Summary of the validation's rows: errors by group, the aims, the worst rows.
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,30 +9,30 @@
 
 namespace tandem::calibration {
 
-/// Rows that contradict their source, gave a figure, or have no prediction count nowhere.
+/// Whether a row is scored: it does not contradict its source, gave no figure and has a prediction.
 bool counts(const ValidationRow& row);
-/// Has a published and a predicted speed-up, on more devices than its anchor.
+/// Whether it has a published and a predicted speed-up, on more devices than its anchor.
 bool has_speedup(const ValidationRow& row);
-/// Its rate without anchor can be compared.
+/// Whether its rate without anchor can be compared.
 bool has_rate(const ValidationRow& row);
-/// Neither the row nor, of its rate, the one-device rate of its series was used to set anything.
+/// Whether nothing was fitted to the row nor, for its rate, to the one-device rate of its series.
 bool unseen_rate(const ValidationRow& row);
-/// Computes in two bytes.
+/// Whether it computes in two bytes.
 bool half_precision(const ValidationRow& row);
 
 /// Errors are predicted / published - 1.
 struct Errors {
-  std::vector<double> all;             ///< signed
-  int64_t intervals = 0, held = 0;     ///< rows with an interval, and those whose published figure lies in it
-  double widths = 0, misses = 0;       ///< summed: ln(high / low), and by how much published ones lie outside
-  double bias() const;                 ///< mean of the signed errors
-  double mean() const;                 ///< ... of the absolute errors
-  double quantile(double q) const;     ///< ... of the absolute errors, 0 without rows
-  int64_t within(double limit) const;  ///< how many absolute errors are no larger
+  std::vector<double> all;          ///< signed
+  int64_t intervals = 0, held = 0;  ///< rows with an interval, and those with the published figure inside
+  double widths = 0, misses = 0;    ///< sums: ln(high / low), and the distances of published figures outside
+  double bias() const;              ///< mean of the signed errors
+  double mean() const;              ///< ... of the absolute errors
+  double quantile(double q) const;  ///< ... of the absolute errors, 0 without rows
+  int64_t within(double limit) const;  ///< number of absolute errors up to the limit
   double coverage() const;             ///< 0 without intervals
   double width() const;                ///< mean
   /// Mean interval score of logarithms at the 90 % level (Gneiting and Raftery 2007, "Strictly Proper Scoring
-  /// Rules, Request, and Estimation", eq. 43): the width, and 20 times what lies outside. Less is better.
+  /// Rules, Request, and Estimation", eq. 43): the width, and 20 times the distance outside. Less is better.
   double interval_score() const;
 };
 using RowFilter = std::function<bool(const ValidationRow&)>;
@@ -46,13 +46,13 @@ struct RowGroup {
   Errors speedups, rates;
 };
 /// Groups with a figure, by generation in the order of their years, then precision, family and nodes. Of
-/// `held_out` rows or of the others; rates that the stock curves have seen are among the others.
+/// `held_out` rows or of the others; rates that the stock curves were fitted to are among the others.
 std::vector<RowGroup> row_groups(const std::vector<ValidationRow>& rows, bool held_out);
 
-/// What the predictions are meant to reach, and where they stand.
+/// A goal of the predictions, and the current value.
 struct Aim {
   std::string what;
-  double low = 0, high = 0;  ///< where the value is meant to lie
+  double low = 0, high = 0;  ///< the target range
   double value = 0;
   int64_t rows = 0;  ///< 0: nothing to judge by
   bool percent = true;
@@ -62,24 +62,24 @@ struct Aim {
 };
 std::vector<Aim> aims(const std::vector<ValidationRow>& rows);
 
-/// How far the schemes that HKBU ran on one network of machines are predicted in their published order.
+/// How well the order of schemes that HKBU measured on one network of machines is predicted.
 struct SchemeOrder {
   std::string system;
-  int64_t rows = 0;              ///< of several nodes, in grids of one model on so many devices
-  int64_t pairs = 0, clear = 0;  ///< of a grid's rows, and those whose runs tell the faster one
-  double tau = 0;                ///< Kendall's, in the mean over grids
-  double clear_tau = 0;          ///< the same over clear pairs alone
+  int64_t rows = 0;              ///< on several nodes, in grids of one model and device count
+  int64_t pairs = 0, clear = 0;  ///< of a grid's rows, and those whose order the runs establish
+  double tau = 0;                ///< Kendall's, averaged over grids
+  double clear_tau = 0;          ///< the same over clear pairs only
 };
-/// A pair is clear where its means differ by more than twice the standard deviation of their difference, each
-/// row's runs being as far apart as its source says.
+/// A pair is clear if its means differ by more than twice the standard deviation of their difference, from
+/// the spread of runs that the source states.
 SchemeOrder order_of_schemes(const std::vector<ValidationRow>& rows, const std::string& system);
 /// Those with rows, by network.
 std::vector<SchemeOrder> orders_of_schemes(const std::vector<ValidationRow>& rows);
 
-/// The row furthest off in each series, the worst `count` series. Of a row the larger of its two errors
-/// counts, as a ratio.
+/// The row with the largest error in each series, of the worst `count` series. A row counts by the larger of
+/// its two errors, as a ratio.
 std::vector<const ValidationRow*> worst_rows(const std::vector<ValidationRow>& rows, std::size_t count);
-/// max(predicted / published, published / predicted), of the speed-up or the rate, whichever is further off.
+/// max(predicted / published, published / predicted), of the speed-up or the rate, whichever is larger.
 double worst_ratio(const ValidationRow& row);
 
 /// In the order of their years; others follow.

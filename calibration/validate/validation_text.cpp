@@ -14,7 +14,7 @@ namespace tandem::calibration {
 namespace {
 
 constexpr std::size_t kWorst = 20;
-/// Of the sources that are furthest off: how many, and of how many rows at least.
+/// The sources with the largest errors: how many, and their least number of rows.
 constexpr std::size_t kGaps = 12, kLeastRows = 3;
 
 std::string percent(double x) { return fmt::format("{:.1f} %", 100 * x); }
@@ -132,7 +132,7 @@ std::vector<std::string> files_of(const std::vector<ValidationRow>& rows) {
 
 std::string stem_of(const std::string& file) { return file.substr(0, file.rfind(".json")); }
 
-/// What no row holds of a source, and rows without a prediction.
+/// Parts of sources that no row covers, and rows without a prediction.
 void left_out(std::string& out, const std::vector<ValidationRow>& rows) {
   out += "\n## Left out\n\nParts of the sources that no row holds, and rows without a prediction.\n\n";
   std::vector<std::string> lines;

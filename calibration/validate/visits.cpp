@@ -20,8 +20,7 @@ namespace tandem::calibration {
 namespace {
 
 constexpr std::string_view kVisits = "calibration/data/visits";
-/// Columns of the table, where there is anything for them: of the executor by precision, of PyTorch by
-/// precision and mode.
+/// Columns of the table, if not empty: of the executor by precision, of PyTorch by precision and mode.
 std::vector<std::string> columns_of(const std::set<std::string>& found) {
   std::vector<std::string> out;
   for (const char* precision : {"bf16", "fp16", "fp8", "tf32", "fp32"}) {
@@ -49,7 +48,7 @@ std::string markdown_row(const std::vector<std::string>& cells) {
   return fmt::format("\n| {} |", fmt::join(cells, " | "));
 }
 
-/// What the kernels reach that the profile of that name measured, a table a precision.
+/// The efficiency of the kernels in the profile of that name, a table per precision.
 std::string kernels_markdown(const std::string& profile) {
   const Json document = load_measured_profile(profile);
   std::string out = fmt::format(
