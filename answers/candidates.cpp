@@ -169,7 +169,7 @@ class Enumeration {
     const int64_t held = c.tensor * c.pipeline * c.expert * c.context;
     c.replicas = c.devices / held * c.expert;
     if (family_.has("data") && !family_.open("data") && family_.count("data") * held != c.devices) return;
-    // Pure data parallelism is a scheme of its own.
+    // Pure data parallelism is a separate scheme.
     const bool plain = space_.schemes[number_] == "hybrid" &&
                        std::count(space_.schemes.begin(), space_.schemes.end(), "allreduce") > 0;
     if (plain && held == 1) return;

@@ -266,7 +266,7 @@ std::vector<int64_t> usual_counts(const Question& q) {
   return counts.empty() ? std::vector{replica} : counts;
 }
 
-/// Weights that stay beside an adapter are loaded in the format that is computed with, as every recipe of
+/// Frozen weights of a model with an adapter are loaded in the format of the computation, as every recipe of
 /// PEFT, LitGPT and torchtune does it; those of qlora that are not stored in fewer bits in fp32
 /// (prepare_model_for_kbit_training). Unless the preset or --memory says what weights are kept in.
 void keep_frozen_half(const Values& values, Question& q) {

@@ -72,7 +72,7 @@ std::size_t letter_gap(std::string_view a, std::string_view b) {
   return gap;
 }
 
-/// What stands behind the last dash, where it holds a digit: the size of a model ("8b"), which is seldom the
+/// The part after the last dash, if it has a digit: the size of a model ("8b"), which is seldom the
 /// part that is spelled wrongly.
 std::string_view size_word(std::string_view name) {
   const auto dash = name.rfind('-');

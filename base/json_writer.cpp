@@ -114,7 +114,7 @@ struct JsonWriter::Dumper {
     return tree.dump(indent, ' ', false, Tree::error_handler_t::replace);
   }
 
-  /// On one line, with a space behind each comma and colon.
+  /// On one line, with a space after each comma and colon.
   static std::string line(const Tree& tree) {
     std::string spaced;
     bool quoted = false, escaped = false;

@@ -35,7 +35,7 @@ bool in_group(const std::string& group, std::string_view name) {
 
 std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
-/// "self_query" of a decoder with two attentions, and "shared_up" beside experts, are a query and an up.
+/// "self_query" of a decoder with two attentions, and "shared_up" next to experts, are a query and an up.
 std::string_view without_prefix(std::string_view name) {
   for (const std::string_view prefix : {"self_", "cross_", "shared_"}) {
     if (name.starts_with(prefix)) return name.substr(prefix.size());

@@ -379,7 +379,7 @@ void divide_sequence(std::vector<Layer>& layers, int32_t devices) {
   }
 }
 
-/// Some layer must have experts that divide over so many devices.
+/// Some layer must have experts that divide over that many devices.
 void check_experts(const std::vector<Layer>& layers, const std::string& model) {
   const bool any = std::any_of(layers.begin(), layers.end(), [](const Layer& l) {
     return std::any_of(l.parameters.begin(), l.parameters.end(), [](const Parameter& p) { return p.dealt; });

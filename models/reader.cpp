@@ -275,8 +275,8 @@ class Reader {
     return out;
   }
 
-  /// The layer behind a symbol; shortens the chain for the next asker. A chain longer than there are symbols
-  /// runs in a circle.
+  /// The layer that a symbol stands for; shortens the chain for the next asker. A chain longer than there are
+  /// symbols runs in a circle.
   uint32_t layer_of(Symbol symbol, const Place& place) {
     Symbol end = symbol;
     for (std::size_t steps = 0; !bindings_[end].is_layer; ++steps) {

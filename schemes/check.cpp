@@ -246,7 +246,7 @@ class Checker {
     return kind == CopyKind::device_to_host ? Lane::offload : Lane::reload;
   }
 
-  /// Reading and decoding have lanes of their own.
+  /// Reading and decoding have their own lanes.
   bool on_input_lane() const { return copy_lane() == Lane::read || copy_lane() == Lane::decode; }
 
   void check_lane() const {

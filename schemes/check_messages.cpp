@@ -112,7 +112,7 @@ class Waits {
 
   const Program& p_;
   std::vector<std::vector<uint32_t>> first_;  ///< [role][part]: its first node
-  std::vector<uint32_t> waits_;               ///< [node]: for so many others
+  std::vector<uint32_t> waits_;               ///< [node]: number of others
 };
 
 }  // namespace
@@ -202,7 +202,7 @@ void MessageCheck::match() {
   }
 }
 
-/// Roles by turns, each as far as its list goes without a message that is not sent yet: whether all of them
+/// Roles one by one, each as far as its list goes without a message that is not sent yet: whether all of them
 /// come to the end. What does so never deadlocks.
 bool MessageCheck::goes_in_order() {
   constexpr uint32_t kNobody = UINT32_MAX;

@@ -124,7 +124,7 @@ std::vector<Kernel> CompressedBucket::compress() const {
   return out;
 }
 
-/// Gram-Schmidt takes a column out of all behind it: of r columns (r + 1) / 2 are read and written in the
+/// Gram-Schmidt takes a column out of all later ones: of r columns (r + 1) / 2 are read and written in the
 /// mean.
 std::vector<Kernel> CompressedBucket::orthogonal() const {
   constexpr Pass kPass = Pass::backward_weights;

@@ -208,7 +208,7 @@ void shard_within_nodes(GridSplit& split, int64_t per_node) {
                                  per_node, kAxisNames[axis], split.size[axis], why));
   };
   if (per_node == 0) throw InputError("sharding-group=node: every node needs the same number of devices");
-  int64_t inner = 1;  // devices of a node along the axes behind, which divides the node's
+  int64_t inner = 1;  // devices of a node along the later axes, which divides the node's
   for (std::size_t i = split.order.size(); i-- > 0;) {
     const GridAxis axis = split.order[i];
     const int64_t size = split.size[axis], here = per_node / inner;

@@ -12,7 +12,7 @@ namespace {
 
 bool is_input(const Layer& layer) { return layer.type == nullptr; }
 
-/// [i]: layers before i, inputs apart, that are read at or behind i.
+/// [i]: layers before i, inputs apart, that are read at or after i.
 std::vector<int32_t> crossings(const std::vector<Layer>& layers) {
   std::vector<uint32_t> last(layers.size());
   for (uint32_t i = 0; i < layers.size(); ++i) {

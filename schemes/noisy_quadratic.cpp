@@ -47,7 +47,7 @@ const std::vector<Direction>& directions() {
 /// What remains of a mean square of x, which after many steps is `noise`, in `steps` of rate (1 - step)^2.
 double moved(double square, double noise, double kept) { return noise + (square - noise) * kept; }
 
-/// Of one model after so many steps, over the start's.
+/// Of one model after that many steps, over the start's.
 double loss_of_one(const NoisyQuadratic& q, double samples, double rate, double steps) {
   double loss = 0;
   for (const Direction& d : directions()) {
@@ -143,7 +143,7 @@ bool averages_first(const SyncShape& s) {
   return s.averaging.rule == Averaging::Rule::elastic && s.averaging.weight == 0;
 }
 
-/// The models of a shape in one direction at one learning rate, in blocks of which so many are a period.
+/// The models of a shape in one direction at one learning rate, in blocks, several of which are a period.
 class Mode {
  public:
   Mode(const SyncShape& shape, double curvature, double rate, double noise, int64_t blocks)
@@ -177,7 +177,7 @@ class Mode {
   double apart_floor_, left_;
   bool first_;
   double floor_ = 0;            ///< of the mean square of x after many steps
-  double once_ = 0, mean_ = 0;  ///< what a block keeps of x; what it has of its square in the mean
+  double once_ = 0, mean_ = 0;  ///< what a block keeps of x; what it has of its square on average
   Linear rule_;
   Moments moments_;
 };
@@ -215,7 +215,7 @@ QuadraticSteps steps_of_one(const NoisyQuadratic& q, double samples) {
 
 NoisyQuadratic fit_quadratic(double fewest, double noise) {
   constexpr double kSmall = 1.0 / 16;
-  // In units of `noise` samples. The lower the target, the less noise leaves so many small steps, and the
+  // In units of `noise` samples. The lower the target, the less noise leaves that many small steps, and the
   // more large ones it takes.
   const auto with = [&](double target) {
     NoisyQuadratic q{target, 0};

@@ -14,7 +14,7 @@
 namespace tandem::schemes {
 
 /// A vector of ops, some runs of which are calls of routines. operator[] and iteration write out all ops on
-/// first use (O(ops) time and memory, kept); parts() does not. Editing an op writes all out for good.
+/// first use (O(ops) time and memory, kept); parts() does not. Editing an op writes all out permanently.
 /// Const calls: any thread. All else: one thread at a time.
 class OpList {
  public:

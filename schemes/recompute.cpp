@@ -80,7 +80,7 @@ std::vector<LayerRange> blocks_again(const Recompute& recompute, const Graph& gr
 
 namespace {
 
-/// Of the output of a linear layer those parts that are products of their own.
+/// Of the output of a linear layer those parts that are separate products.
 std::vector<double> parts_of_product(const std::vector<Layer>& layers, uint32_t i) {
   for (std::size_t j = i + 1; j < layers.size(); ++j) {
     const Layer& reader = layers[j];

@@ -74,7 +74,7 @@ class Hybrid {
   }
   /// Over which a parameter, or an expert's, is replicated.
   uint32_t replicas_of(bool dealt) const { return mask(GridSplit::holding(dealt)); }
-  /// Do devices that share layers sum them too, since each has samples of its own?
+  /// Whether devices that share layers sum them too, since each has its own samples.
   bool own_samples(const StageBucket& b) const { return split_.samples && b.in_parts; }
   bool sums(const StageBucket& b) const { return split_.holders(b.dealt) > 1 || own_samples(b); }
   /// Are its gradients scattered in every micro-batch?
@@ -267,8 +267,8 @@ class Hybrid {
     if (split_.waits) stage.sent = sent;
   }
 
-  /// Whole backward, or the two halves of it. Gradients are reduced behind those of the last micro-batch, or
-  /// under ZeRO 2 and 3 behind those of each.
+  /// Whole backward, or the two halves of it. Gradients are reduced after those of the last micro-batch, or
+  /// under ZeRO 2 and 3 after those of each.
   bool reduces(const Slot& slot) const {
     return slot.what != Slot::What::data &&
            (split_.scatters_each() || slot.micro_batch + 1 == split_.shape.micro_batches);
@@ -309,7 +309,7 @@ class Hybrid {
   }
 
   /// Where nodes have a shard in common each micro-batch is summed within a node, and the sums of all of them
-  /// between nodes once (MiCS, section 3.4), on a lane of their own, as in FSDP, where no layer is shared.
+  /// between nodes once (MiCS, section 3.4), on a separate lane, as in FSDP, where no layer is shared.
   void reduce(Stage& stage, std::size_t i, OpId gradient, const Slot& slot) {
     const StageBucket& bucket = stage.buckets[i];
     const bool scatters = bucket.shards > 1, last = slot.micro_batch + 1 == split_.shape.micro_batches;
@@ -333,7 +333,7 @@ class Hybrid {
                            .micro(slot.micro_batch);
   }
 
-  /// All of a passage, one op behind the other: a call of the routine that its ops become when it is written
+  /// All of a passage, one op after another: a call of the routine that its ops become when it is written
   /// for the first time.
   void emit_whole(Stage& stage, Emission& e) {
     Passage& passage = *e.passage;
@@ -375,7 +375,7 @@ class Hybrid {
     return first;
   }
 
-  /// The next op of one of two passages that take turns.
+  /// The next op of one of two passages that alternate.
   void emit_turn(Stage& stage, Emission& e) {
     const PassageStep& step = e.passage->steps[e.ops.size()];
     OpHandle op = emit_step(stage, e);
@@ -480,7 +480,7 @@ class Hybrid {
   }
 
   /// Gradients that each of the devices that share layers made of its part of the sequence are summed over
-  /// them, all together, behind what is summed over the replicas (Megatron-Core, finalize_model_grads).
+  /// them, all together, after what is summed over the replicas (Megatron-Core, finalize_model_grads).
   void sum_over_sequence(Stage& stage) {
     int64_t elements = 0;
     std::vector<std::size_t> of;

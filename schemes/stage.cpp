@@ -27,7 +27,7 @@ class Writer {
     (out_.steps[index(step)].of_bucket() ? gathered_ : awaited_) = step;
   }
 
-  /// A layer's kernels join the open run, or begin one. `after`: what they wait for beside the last join.
+  /// A layer's kernels join the open run, or begin one. `after`: what they wait for besides the last join.
   void compute(uint32_t layer, Pass pass, bool parts, const std::vector<Kernel>& kernels,
                int32_t after = -1) {
     if (kernels.empty() && open_ < 0) return;
@@ -47,7 +47,7 @@ class Writer {
     step.kernels.insert(step.kernels.end(), kernels.begin(), kernels.end());
   }
 
-  /// A collective among the devices that share layers, behind what was computed last.
+  /// A collective among the devices that share layers, after what was computed last.
   int32_t join(CollKind kind, uint32_t layer, int64_t elements_of_sample, bool gradients = false) {
     PassageStep step{PassageStep::Kind::join, {layer, 1}};
     step.gradients = gradients;
@@ -72,7 +72,7 @@ class Writer {
     return add(std::move(step));
   }
 
-  /// A layer's kernels with what is exchanged between them, each exchange behind the kernels that it waits
+  /// A layer's kernels with what is exchanged between them, each exchange after the kernels that it waits
   /// for and before those that wait for it.
   void compute(uint32_t layer, Pass pass, bool parts, const std::vector<Kernel>& kernels,
                const std::vector<Exchange>& exchanges) {
@@ -148,7 +148,7 @@ class Writer {
   }
 
   void go_backward() { backward_ = true; }
-  /// What follows is a forward pass that is made again.
+  /// What follows is a recomputed forward pass.
   void set_again(bool again) { again_ = again; }
 
   int32_t last() const { return last_; }

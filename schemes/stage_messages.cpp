@@ -25,7 +25,7 @@ bool StageMessages::replicated(const std::vector<std::vector<uint32_t>>& layers)
   });
 }
 
-/// The longest of so many parts of each tensor.
+/// The longest of that many parts of each tensor.
 Bytes StageMessages::message(const std::vector<uint32_t>& layers, int64_t parts) const {
   Bytes out;
   for (const uint32_t layer : layers)

@@ -18,7 +18,7 @@ struct PassKey {
   bool operator==(const PassKey&) const = default;
 };
 
-/// Of a compute op behind one of `before`. What makes parameters' gradients alone is a pass of its own,
+/// Of a compute op after one of `before`. What makes parameters' gradients alone is a separate pass,
 /// unless it completes the backward pass that it follows.
 PassKey pass_key(const Program& program, const Role& role, const Op& op, const PassKey& before) {
   using What = PassKey::What;

@@ -14,8 +14,8 @@ bool of_models(Payload p) { return p == Payload::parameters || p == Payload::sta
 /// pair 1 - 1 / (n - 1) (Boyd et al. 2006, "Randomized gossip algorithms", of a complete graph).
 double gossip_mixing(double n) { return n > 2 ? std::pow(1 - 1 / (n - 1), n / 2) : 0; }
 
-/// Averages of models in collectives, from the list of role 0. An average every step behind updates that are
-/// alike, as of shards, is none.
+/// Averages of models in collectives, from the list of role 0. An average every step after equal updates, as
+/// of shards, is none.
 void find_averages(const Program& program, SyncShape& out) {
   const Role& role = program.roles[0];
   for (uint32_t i = 0; i < role.ops.size(); ++i) {

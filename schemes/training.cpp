@@ -46,7 +46,7 @@ std::vector<StatisticsSum> statistics_sums(const std::vector<Exchange>& exchange
   return out;
 }
 
-/// `first` in front of `then`, whose passes' kernels are behind `kernels` others now.
+/// `first` in front of `then`, whose passes' kernels follow `kernels` others now.
 std::vector<StatisticsSum> joined(std::vector<StatisticsSum> first, std::vector<StatisticsSum> then,
                                   std::size_t kernels) {
   for (StatisticsSum& s : then) s.after += kernels;
@@ -270,7 +270,7 @@ void Training::fill_buckets(const BucketRule& rule) {
     return !by_block && b.bytes + b.frozen >= (i == 0 ? rule.first : rule.rest);
   };
   const int64_t most = rule.partition.n / rule.element;
-  bool thin = true;  // nothing but vectors so far: they go with the block beside them
+  bool thin = true;  // nothing but vectors so far: they go with the neighbouring block
   for (const Tensor& t : cut(backward_order(segments_, layers, rule.frozen), most)) {
     if (open && by_block && !thin && block_of(layers[t.layer]) != block_of(layers[buckets_.back().layer]))
       close();
@@ -391,7 +391,7 @@ OpHandle Training::update(const GradientBucket& bucket, OpId sum) {
 OpHandle Training::update_shard(const GradientBucket& bucket, int64_t elements, std::string_view label,
                                 OpId sum) {
   std::vector<Kernel> kernels;
-  if (work_.optimizer->orthogonal)  // whole matrices are dealt out: each device has as many, in the mean
+  if (work_.optimizer->orthogonal)  // whole matrices are dealt out: each device has as many on average
     for (const Kernel& k : bucket.update) kernels.push_back(part_of_update(k, elements, bucket.elements));
   else
     append_update(kernels, *work_.optimizer, elements, 1);

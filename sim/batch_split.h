@@ -12,7 +12,7 @@ namespace tandem::sim {
 
 /// Samples in one pass of each device of the cluster, the job's batch on average, in proportion to the rate
 /// that each has alone at the job's batch: `rate_alone` of a device by its number in the cluster, asked once
-/// for each sort of devices. Throws InputError where `program`, the job's on the cluster, needs equal
+/// for each kind of devices. Throws InputError where `program`, the job's on the cluster, needs equal
 /// batches.
 std::vector<int64_t> split_by_speed(const Request& prediction, const Cluster& cluster, const Program& program,
                                     const std::function<double(int64_t device)>& rate_alone);

@@ -185,7 +185,7 @@ std::string needs_of(const Request& p, const MemoryUse& m) {
       to_text(m.nvidia_smi - m.reserved));
 }
 
-/// Up to three sorts of devices of the same vendor that have so much memory, those with the least of it.
+/// Up to three models of devices of the same vendor that have this much memory, those with the least of it.
 std::string larger_devices(const Request& p, const MemoryUse& m) {
   constexpr std::size_t kMost = 3;
   const Device& own = p.system->device(p.system->accelerator(0));
@@ -208,7 +208,7 @@ std::string larger_devices(const Request& p, const MemoryUse& m) {
                      m.node.fits() ? "" : fmt::format(" in a host with {}", gib_text(m.node.needed)));
 }
 
-/// How many devices of the sort have the role that a row is of.
+/// How many devices of the kind have the role that a row is of.
 int64_t on_sort(const Program& program, const RoleMemory& row, const DeviceSort& sort) {
   const auto all = static_cast<int64_t>(sort.devices.size());
   const bool root = sort.devices.front() == 0;
@@ -238,7 +238,7 @@ std::vector<RoleMemory> of_devices(const Request& p, const Simulation& simulatio
   std::vector<RoleMemory> out;
   for (const DeviceSort& sort : sorts) {
     const Device& device = p.system->device(sort.first);
-    int64_t samples = 0;  // the most of the sort
+    int64_t samples = 0;  // the most of the kind
     for (std::size_t i = 0; batches && i < sort.devices.size(); ++i)
       samples = std::max(samples, batches->samples[static_cast<std::size_t>(sort.devices[i])]);
     Job job = p.job;

@@ -13,7 +13,7 @@ namespace tandem::sim {
 class Simulation;
 
 /// What devices hold of `program`, which `simulation` compiled for the cluster: by role, and where devices or
-/// their batches differ by sort of devices, called "worker on p100-pcie". Cost: a walk for each.
+/// their batches differ by kind of devices, called "worker on p100-pcie". Cost: a walk for each.
 std::vector<RoleMemory> memory_of(const Request& prediction, const Simulation& simulation,
                                   const Cluster& cluster, const Program& program);
 

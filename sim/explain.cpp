@@ -22,7 +22,7 @@ namespace tandem::sim {
 
 namespace {
 
-/// The busiest link that the measured job itself uses: beside others it may not be the busiest of all.
+/// The busiest link that the measured job itself uses: with concurrent jobs it may not be the busiest of all.
 LinkUse own_busiest(const Report& r, const Simulated& run) {
   const BoundProgram& plan = run.bound.plan;
   if (r.links.empty() || plan.measured_roles == 0 || !is_static(*run.program))

@@ -20,7 +20,7 @@ namespace {
 /// Repeated published runs spread by one to two per cent (PyTorch DDP percentiles on DGX-1V, HKBU
 /// deviations).
 constexpr double kSpread = 0.01;
-// Relative standard errors behind the 90 % intervals, set so that VALIDATION.md's rows are covered about as
+// Relative standard errors of the 90 % intervals, chosen so that VALIDATION.md's rows are covered about as
 // often as stated: of an exposed time of input or a server, of compute once one rate was measured on the same
 // machine, and of anything that only several devices show (a framework's overheads, layout of the board).
 constexpr double kServing = 0.3;
@@ -36,7 +36,7 @@ constexpr double kExperts = 0.2;
 // framework, while hosts and releases differ. Set on 80 one-device rates that nobody counts as unseen, nearly
 // all of nn.DataParallel's boxes, which are spread by 0.36 there, others by 0.2.
 constexpr double kHost = 0.3, kHostShare = 0.25;
-// Of what kernels lose to collectives beside them: published pairs lie at up to 2.6 times it
+// Of what kernels lose to concurrent collectives: published pairs lie at up to 2.6 times it
 // (NVIDIA/nccl#1428).
 constexpr double kBeside = 1;
 // Of what rounds wait for timeouts: the published onset is met within two senders, how often rounds wait
@@ -48,7 +48,7 @@ constexpr double kTimeouts = 1;
 constexpr double kOfFabric = 0.2;
 constexpr double kNormal90 = 1.645;
 
-/// Beyond so many events a simulation is not repeated.
+/// Beyond this number of events a simulation is not repeated.
 constexpr int64_t kMostEvents = 3'000'000;
 
 /// Faster links can give no more than the time that is exposed: so little needs no simulation.
@@ -62,7 +62,7 @@ bool sends(const BoundProgram& plan) {
 
 /// Kinds of a machine's links with their numbers: "pcie 16, socket 2".
 std::string links_of(const System& system, bool fabric) {
-  constexpr LinkId kMost = 4096;  // nodes are alike
+  constexpr LinkId kMost = 4096;  // nodes are equal
   std::map<std::string, int> kinds;
   for (LinkId id = 0; id < std::min<LinkId>(kMost, static_cast<LinkId>(system.link_count())); ++id) {
     const std::string kind(system.link_kind(id));

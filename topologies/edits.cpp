@@ -198,7 +198,7 @@ namespace {
 
 using Change = void (*)(Json&, const std::string&, const Place&);
 
-/// Makes the change in nodes of all kinds, which then state what they took from the description beside them.
+/// Makes the change in nodes of all kinds, which then state what they took from the common description.
 /// A kind that has nothing to change is left alone where another has.
 void change_kinds(Json& document, Change change, const std::string& value, const Place& place) {
   auto specs = node_specs(document);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptions of one machine -> a system file. Every reader of topologies/import is a kind of its own.
+// Descriptions of one machine -> a system file. Every reader of topologies/import is a separate kind.
 #include "app/import_kinds/machine.h"
 #include "topologies/import/importer.h"
 

@@ -27,7 +27,7 @@ constexpr double kLine = 17;    // pixels that a line of that size is high
 using Ends = std::pair<std::string, std::string>;
 
 /// What stands before the names of the drawn node that is of the same kind as "node12", or as all of
-/// "node8*"; nothing where all nodes are alike.
+/// "node8*"; nothing if all nodes are equal.
 std::string drawn_node(const std::string& node, const Drawing& d) {
   int64_t number = -1, first = -1;
   if (node.starts_with("node")) std::from_chars(node.data() + 4, node.data() + node.size(), number);

@@ -176,7 +176,7 @@ namespace {
 constexpr double kGroupSize = 12,
                  kSmallGroup = 10;  ///< letters of a group's title, and where lines are broken
 
-/// A title in lines: broken at ", ", and what is wider than `pixels` behind words, colons and commas too.
+/// A title in lines: broken at ", ", and parts wider than `pixels` also after words, colons and commas.
 std::vector<std::string> broken(const std::string& title, double pixels) {
   std::vector<std::string> out;
   for (std::size_t at = 0; at <= title.size();) {

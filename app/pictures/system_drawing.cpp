@@ -16,7 +16,7 @@ namespace tandem::app {
 
 namespace {
 
-constexpr std::size_t kMostVertices = 64;  // more have no room beside each other
+constexpr std::size_t kMostVertices = 64;  // more do not fit side by side
 constexpr std::size_t kHub = 16;           // a vertex of more cables joins groups, and belongs to none
 constexpr std::size_t kFirstGroups = 3;    // that are drawn of many equal ones, besides the last
 

@@ -232,7 +232,7 @@ class Layout {
     };
     if (wide(a) && !wide(b)) onto(from, a, to);
     if (wide(b) && !wide(a)) onto(to, b, from);
-    if (wide(b) && blocked(a, b)) {  // beside what stands in between
+    if (wide(b) && blocked(a, b)) {  // next to what is in between
       const double x = from.x + d_.vertices[a].half_width + 40;
       return {from, {x, from.y}, {x, from.y}, {x, (from.y + to.y) / 2}, {x, to.y}, {x, to.y}, {x, to.y}};
     }

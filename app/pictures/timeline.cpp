@@ -130,7 +130,7 @@ std::vector<TimelineEntry> shown(const Report& report, uint32_t instances) {
   stages.erase(-1);
   if (!stages.empty()) instances = 1;
   const std::set<uint32_t> drawn = drawn_instances(report, instances);
-  // Workers that wait for nobody may be at different iterations: count everyone's from its own first.
+  // Asynchronous workers may be at different iterations: count everyone's from its own first.
   std::map<uint32_t, uint32_t> first;
   for (const TimelineEntry& e : report.timeline) {
     if (!trains(e)) continue;

@@ -67,8 +67,8 @@ std::vector<std::string> fields(const std::string& line) {
   return out;
 }
 
-/// `nvidia-smi topo -m`, a row a GPU: how it reaches each other device (NV#: so many NVLinks; PIX, PXB: PCIe
-/// switches; PHB, NODE, SYS: through the processor), and what is near it.
+/// `nvidia-smi topo -m`, a row a GPU: how it reaches each other device (NV#: that number of NVLinks; PIX,
+/// PXB: PCIe switches; PHB, NODE, SYS: through the processor), and what is near it.
 void add_links(Table& table) {
   std::string text;
   try {

@@ -19,7 +19,7 @@ namespace {
 
 /// Standard deviation of a normal distribution over the median of its absolute values.
 constexpr double kSigmaOfMedian = 1.4826;
-/// So many of them have nine tenths of its absolute values within.
+/// The number of them that contains nine tenths of the absolute values.
 constexpr double kSigmas90 = 1.645;
 
 double real(int64_t n) { return static_cast<double>(n); }
@@ -78,7 +78,7 @@ Eigen::VectorXd least_squares(const Eigen::MatrixXd& rows, const Eigen::VectorXd
 /// which `is` holds; their rates. Empty: none.
 template <typename Is>
 std::vector<double> fit_input(const Measurements& m, Eigen::Index unknowns, const Is& is) {
-  constexpr double kScale[] = {1e-3, 1e-8, 1e-8, 1e-8};  // so that columns are alike in size
+  constexpr double kScale[] = {1e-3, 1e-8, 1e-8, 1e-8};  // so that columns have similar size
   std::vector<std::vector<double>> rows;
   for (const MeasuredInput& s : m.input) {
     if (is(s) && s.seconds > 0)
@@ -115,7 +115,7 @@ struct CurveRows {
   }
 };
 
-/// least_squares() of the efforts that some kernel takes, in units in which these are alike in size.
+/// least_squares() of the efforts that some kernel takes, in units in which these have similar size.
 Rates rates(const Eigen::MatrixXd& rows, const Eigen::VectorXd& wanted) {
   std::vector<Eigen::Index> present;
   for (Eigen::Index e = 0; e < rows.cols(); ++e) {
@@ -154,7 +154,7 @@ Rates rates_of_all(const std::vector<CurveRows>& groups, bool products) {
 /// Few kernels of a kind do not tell a start from bytes from flops: each rate's share that differs from that
 /// of all kinds counts as much as kTrust x as large an error of a kernel. Efforts that those do not take
 /// count as if they were kLeast of a kernel's time. Both are of resnet50, gpt2, bert-large and vgg16 in bf16
-/// on an H200, each left out in turn: 0.1 to 1 and 0.02 to 0.05 are as good.
+/// on an H200, with each left out once: 0.1 to 1 and 0.02 to 0.05 are as good.
 Rates rates_near(const CurveRows& rows, const Rates& usual) {
   constexpr double kTrust = 0.3, kLeast = 0.02;
   const Eigen::MatrixXd shares = rows.shares();
@@ -184,7 +184,7 @@ KernelCurve curve_of(const CurveRows& rows, const Rates& found) {
   return out;
 }
 
-/// Do the devices compute apart from their hosts, in memory of their own, as GPUs?
+/// Whether the devices compute apart from their hosts, in their own memory, as GPUs do.
 bool apart(const Measurements& m) {
   return std::any_of(m.copy.begin(), m.copy.end(),
                      [](const MeasuredTransfer& t) { return t.way == CopyWay::to_device; });

@@ -15,7 +15,7 @@ namespace {
 /// A curve of fewer kernels is remarked upon.
 constexpr int64_t kThin = 4;
 
-/// Graphs whose kernels are off by more than this in the mean, each left out of the fit, are remarked upon.
+/// Graphs whose kernels are off by more than this on average, each left out of the fit, get a note.
 constexpr double kContradiction = 0.25;
 
 /// `m` of one precision.

@@ -17,7 +17,7 @@ namespace {
 /// Values of peer_access.reach; a pair needs one of them for direct access.
 constexpr std::array<const char*, 4> kReaches = {"none", "switch", "host_bridge", "system"};
 constexpr int kCabled = 0, kHostBridge = 2, kSystem = 3;
-constexpr double kOwnFigure = 0.1;  // from the median of its class: a pair gets a figure of its own
+constexpr double kOwnFigure = 0.1;  // from the median of its class: a pair gets its own figure
 constexpr double kFarOff = 0.25;    // from what was measured: named
 constexpr std::size_t kMostPairsNamed = 3;
 

@@ -203,7 +203,7 @@ class TextReader {
     if (words[0] == "CPU") in_cpu_block_ = true;  // latency by the host's clock follows the device's
     if (words[0] == "D\\D" || words[0] == "GPU") in_cpu_block_ = false;
     if (in_cpu_block_ || !read_number(words[0], index)) return;
-    // nvbandwidth numbers its columns in a line of their own.
+    // nvbandwidth numbers its columns in a separate line.
     bool numbered = header_ == 0 && rows_.empty();
     for (std::size_t k = 0; numbered && k < words.size(); ++k) {
       std::size_t i = 0;

@@ -48,7 +48,7 @@ int64_t size_of(std::string_view type) {
 
 enum class RowShape : uint8_t { other, good, damaged };
 
-/// What the words of a row behind its times say of checks: "0 20.98 0.00 0.00 N/A" for out of place, in
+/// The words about checks after the times of a row: "0 20.98 0.00 0.00 N/A" for out of place, in
 /// place.
 void read_checks(const Words& words, std::size_t errors, NcclColumns& columns) {
   columns.checked = errors < words.size() && words[errors] != "N/A";
@@ -62,7 +62,7 @@ struct TableRow {
   double ratio = 0;  ///< bus bandwidth over algorithm bandwidth
 };
 
-/// Where size, count and type stand, behind what a log puts in front of its lines; the number of words for no
+/// Where size, count and type are, after what a log puts in front of its lines; the number of words for no
 /// row.
 std::size_t row_begin(const Words& words) {
   constexpr std::size_t kMostPrefix = 8;  // words
@@ -449,7 +449,7 @@ void read_config(const Json& config, Harness& harness) {
   whole({"iterations"}, harness.iterations);
 }
 
-/// What one of "results" says beside its times; counts and roots come as numbers or as text.
+/// What one of "results" has besides its times; counts and roots come as numbers or as text.
 NcclColumns json_columns(const Json& result, int64_t bytes) {
   NcclColumns columns;
   const std::string type =

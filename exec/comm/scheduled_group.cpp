@@ -70,7 +70,7 @@ class ScheduledGroup : public DeviceGroup {
  private:
   struct Take {
     Move move;
-    bool aside;  ///< arrives beside the buffer
+    bool aside;  ///< arrives outside the buffer
   };
   struct RankStep {
     std::vector<Move> sends;

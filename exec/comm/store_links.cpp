@@ -58,7 +58,7 @@ void StoreLinks::expect(uint32_t worker, uint32_t shard, uint32_t key, float* to
   exec::Transport::Receive& back = receive(worker, shard, key);
   back.to = to;
   back.elements = elements;
-  // Replies under different keys overtake each other at a gate: each key has a stream of its own.
+  // Replies under different keys overtake each other at a gate: each key has its own stream.
   transport_.post(setup_.shard_node[shard], setup_.worker_node[worker],
                   {setup_.channel + 1 + key, key, shard, worker, 0}, back);
 }

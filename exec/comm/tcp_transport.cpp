@@ -42,7 +42,8 @@ struct Closing {
   throw DeviceError(fmt::format("no link between node {} and node {}: {}", a, b, std::strerror(errno)));
 }
 
-/// Elements of a frame at so many bytes per second: turns within a millisecond, as ports share by packets.
+/// Elements of a frame at that many bytes per second: connections alternate within a millisecond, as ports
+/// share by packets.
 int64_t frame_of(double rate) {
   return rate > 0 ? std::clamp(static_cast<int64_t>(rate * 1e-3 / sizeof(float)), kLeast, kFrame) : kFrame;
 }
@@ -156,7 +157,7 @@ void TcpTransport::lost(const End& end, const char* why) {
 
 // ---- sending: in the thread that has something to send ----
 
-/// With more than two nodes a port has several connections, each limited by itself: they take turns. A frame
+/// With more than two nodes a port has several connections, each limited by itself: they alternate. A frame
 /// that waits for its receiver's port does not hold up others at its sender's: switches queue at the port out
 /// of them (where queues are at the port into them, ports idle for two fifths of the time: Karol, Hluchyj and
 /// Morgan 1987, "Input Versus Output Queueing on a Space-Division Packet Switch").

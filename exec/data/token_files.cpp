@@ -110,7 +110,7 @@ TokenSequence token_sequence(const Graph& graph) {
     const std::string_view type = layer.type->name;
     const Attributes attributes(layer.attributes);
     if (type == "attention" && !attributes.boolean("causal", false))
-      fail(fmt::format("in layer \"{}\" a position sees those behind it", layer.name));
+      fail(fmt::format("in layer \"{}\" a position sees later ones", layer.name));
     if (attributes.boolean("bidirectional", false))
       fail(fmt::format("layer \"{}\" reads the text from its end, too", layer.name));
     if (type == "embedding") {
@@ -179,7 +179,7 @@ void TokenFiles::add(const std::string& path) {
     refuse_file(path,
                 fmt::format("{} bytes{} are no whole number of ids of {} bytes (type={}): another type, or a "
                             "header to skip (skip=BYTES)?",
-                            held, skip_ > 0 ? fmt::format(" behind {}", skip_) : "", width_,
+                            held, skip_ > 0 ? fmt::format(" after {}", skip_) : "", width_,
                             width_ == 2 ? "uint16" : "uint32"));
   f.tokens = std::max<int64_t>(0, held) / width_;
   if (f.tokens < sequence_.length + 1)

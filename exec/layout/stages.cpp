@@ -159,7 +159,7 @@ void check_sequence(const Execution& e, const Graph& slice) {
           layers[from].output[0] * slice.sharing().context < e.job.graph->layers()[from].output[0])
         continue;
       refuse(e,
-             fmt::format("layer \"{}\" reads a whole sequence, which devices divide only behind an embedding "
+             fmt::format("layer \"{}\" reads a whole sequence, which devices divide only after an embedding "
                          "with \"split\": \"vocabulary\"",
                          layers[i].name));
     }

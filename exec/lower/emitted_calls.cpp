@@ -66,7 +66,7 @@ void lay_out_frozen(Emission& e, uint32_t layer, std::size_t index) {
   e.out.frozen_words += words;
 }
 
-/// Last layer first, a layer's last tensor first, but tensors of dealt experts behind all others.
+/// Last layer first, a layer's last tensor first, but tensors of dealt experts after all others.
 void lay_out_parameters(Emission& e) {
   const auto& layers = e.graph.layers();
   for (const bool dealt : {false, true}) {

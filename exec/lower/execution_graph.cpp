@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a Graph executable in five phases, each with a state of its own: who hands gradients to whom
+// Makes a Graph executable in five phases, each with its own state: who hands gradients to whom
 // (gradient_flow.h), each layer's calls (emitted_calls.h), then here whose memory each operand is, what runs
 // forward again (recompute.h), and where all that is placed.
 #include "exec/lower/execution_graph.h"
@@ -196,7 +196,7 @@ std::vector<ArenaBlock> lives(const EmittedCalls& e, const GradientFlow& flow, b
 
 // ---- what several micro-batches under way need once ----
 
-/// Tensors that other lanes than the one that computes read or write, in the middle of a pass or behind it.
+/// Tensors that other lanes than the one that computes read or write, in the middle of a pass or after it.
 std::vector<bool> exchanged_tensors(const EmittedCalls& e, const GradientFlow& flow) {
   std::vector<bool> out(e.tensors.size());
   const auto note = [&](std::initializer_list<TensorId> tensors) {

@@ -72,7 +72,7 @@ class NormFusion {
     return at == calls.end() ? nullptr : &*at;
   }
 
-  /// Whatever reads the gradient behind the rectifier is to be fused, or comes later.
+  /// Whatever reads the gradient after the rectifier is to be fused, or comes later.
   bool find_backward(Found& f) {
     f.gradient = find(f.relu, Function::unary_backward);
     f.sums = find(f.norm, Function::batch_norm_sums);

@@ -20,7 +20,7 @@ namespace tandem::exec {
 
 namespace {
 
-/// Of the program, so that so many steps are made.
+/// Of the program, for that number of steps.
 int32_t all_iterations(const Execution& e, const Program& program) {
   const int64_t all = checked_mul(e.iterations, program.micro_batches, "the iterations to run");
   if (all > INT32_MAX)

@@ -212,7 +212,8 @@ class Run {
   int64_t pushes_of_warmup() const;  ///< of a worker and key
   int64_t pushing() const;           ///< workers that have a share of a key in common
   Merge updating_merge(const std::function<std::size_t(const Slice&)>& server_of, bool on_devices);
-  /// Of the slice, on a server; of a worker's own state. `operands` has room for four; behind the first two.
+  /// Of the slice, on a server; of a worker's own state. `operands` has room for four; appended after the
+  /// first two.
   std::size_t add_state(float* state, const Slice& slice, float** operands) const;
   Merge averaging_merge(const std::function<std::size_t(const Slice&)>& server_of);
   Step step_of_workers();

@@ -292,7 +292,7 @@ OpHandler::Act Collectives::bring_share(uint32_t index) {
 }
 
 /// After the sum of gradients of which each worker keeps its share, added to those of the step's earlier
-/// micro-batches. Null if the collective leaves it in place for good.
+/// micro-batches. Null if the collective leaves it in place permanently.
 OpHandler::Act Collectives::keep_share(uint32_t index) {
   const Op& op = role().ops[index];
   if (op.payload != Payload::gradients ||

@@ -21,7 +21,7 @@ bool broadcasts(const Shape& small, const Shape& large) {
 }
 
 /// Elements (of the batch) of the inputs after the first, which may be smaller: with `groups` they may have
-/// an element for so many features each.
+/// one element per that many features.
 std::vector<int64_t> other_elements(const LayerInput& in, int64_t groups = 0) {
   if (in.shapes.size() < 2) in.attributes.fail("needs at least two inputs (\"from\": [a, b])");
   std::vector<int64_t> out;

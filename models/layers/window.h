@@ -49,7 +49,7 @@ inline Window read_window(const LayerInput& in, bool pooling, bool dilated) {
     w.stride[skip + d] = pooling && !given ? kernel[d] : stride[d];
     w.dilation[skip + d] = dilation[d];
     const int64_t reach = dilation[d] * (kernel[d] - 1) + 1;
-    if (same) {  // TensorFlow's rule: out = ceil(in / stride); an odd total pads one more behind
+    if (same) {  // TensorFlow's rule: out = ceil(in / stride); an odd total pads one more at the end
       const int64_t s = w.stride[skip + d];
       const int64_t out = (shape[d + 1] + s - 1) / s;
       w.pad[skip + d] = std::max<int64_t>(0, ((out - 1) * s + reach - shape[d + 1]) / 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Narayanan et al. 2019 (PipeDream) with a flush at the end of the step (2021, Megatron-LM, section 2.2.1):
-// one forward, one backward in turns, after as many forward passes as there are stages behind. GPipe's
+// one forward, one backward alternately, after as many forward passes as there are later stages. GPipe's
 // bubble; stage s of p holds at most p - s micro-batches.
 #include <algorithm>
 

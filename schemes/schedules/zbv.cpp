@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qi et al. 2024 (Pipeline Parallelism with Controllable Memory), ZB-V, in the order of PyTorch's
 // ScheduleZBVZeroBubble: two chunks a stage, which lie in a V, so that the first stage has the model's two
-// ends. The gradients of inputs are made first and those of weights behind them; no idle time but the
+// ends. The gradients of inputs are made first and those of weights after them; no idle time but the
 // beginning's where all three passes take equally long. A stage holds 2p chunks at most, as 1F1B's first.
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data parallel with all-reduce: gradients are summed bucket by bucket while backward goes on; updates follow
-// when all of backward is issued (an update issued behind its own reduce would stall the in-order lane).
+// when all of backward is issued (an update issued after its own reduce would stall the in-order lane).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -8,7 +8,7 @@ namespace tandem::schemes {
 
 namespace {
 
-/// Every worker has a copy of the centre; the mean of the parameters lies beside them.
+/// Every worker has a copy of the centre; the mean of the parameters is separate.
 Program synchronous(const Workload& work, const Cluster& cluster, const Options& o, double alpha) {
   Builder b;
   const Mesh mesh = worker_mesh(cluster);

@@ -9,7 +9,7 @@ namespace tandem::schemes {
 
 namespace {
 
-/// Behind the average within each node all its devices are alike, so that the average between nodes is one
+/// After the average within each node all its devices are equal, so that the average between nodes is one
 /// between devices of the same place.
 Program compile_hierarchical_local_sgd(const Workload& work, const Cluster& cluster, const Options& o) {
   const Mesh mesh = worker_mesh(cluster);

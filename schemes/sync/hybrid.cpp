@@ -4,7 +4,7 @@
 // sequences divided (Megatron-Core). Each stage of the pipeline is a role, whose instances are all devices
 // that hold it. "pipeline", "layer-split" and "tensor-parallel" are the same with one axis.
 //
-// Devices along the expert axis train on samples of their own, as those along data do: what is no expert is
+// Devices along the expert axis train on their own samples, as those along data do: what is no expert is
 // replicated over both, and an expert over data alone. Devices along context share samples: all parameters
 // are replicated over it.
 #include "schemes/grid_options.h"

@@ -5,8 +5,8 @@
 // AlexNet's) their activations travel.
 // In front of the first linear layer all devices gather all samples' inputs, in front of the others the
 // features that each has a part of; backward scatters the sums of their gradients. The loss of classes in
-// parts is judged as Megatron-LM does, from three numbers of each row and device. What all devices have alike
-// is summed as its gradients are made.
+// parts is judged as Megatron-LM does, from three numbers of each row and device. What is equal on all
+// devices is summed as its gradients are made.
 #include "schemes/split_program.h"
 #include "schemes/training.h"
 

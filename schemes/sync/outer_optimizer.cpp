@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Local training whose averages are the steps of an outer optimiser: what workers moved in `every`
-// iterations, in the mean, is its gradient. Two names, one Program: "diloco" (Douillard et al. 2023,
+// iterations, on average, is its gradient. Two names, one Program: "diloco" (Douillard et al. 2023,
 // "DiLoCo", algorithm 1) and "bmuf" (Chen and Huo 2016, "Scalable training of deep learning machines by
 // incremental block training with intra-block parallel optimization and blockwise model-update filtering",
 // equations 4 to 8).

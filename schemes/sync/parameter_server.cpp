@@ -115,7 +115,7 @@ class Worker {
   Worker(RoleBuilder& role, Training& training, int64_t local)
       : w_(role), t_(training), local_(local), pulled_(training.buckets().size()) {}
 
-  /// What the bucket's gradients become on the way to so many servers.
+  /// What the bucket's gradients become on the way to that many servers.
   OpId compress(const GradientBucket& bucket, const Compression& rule, OpId gradient) {
     if (rule.kind == Compression::Kind::none) return gradient;
     return w_
@@ -221,8 +221,8 @@ class Worker {
   std::vector<OpId> pulled_;  ///< [bucket]
 };
 
-/// Two requests: the servers' answer to a push is a word, and `reader`, beside them, is asked for parameters.
-/// Its role.
+/// Two requests: the servers' answer to a push is a word, and `reader`, another role, is asked for
+/// parameters. Its role.
 int32_t add_reader(Builder& b, const RoleBuilder& w, RoleBuilder reader, const std::vector<Bytes>& keys,
                    const std::vector<Bytes>& words, Worker::Exchange& e) {
   const uint32_t ask = b.channel(w, reader, Address::shards, words);

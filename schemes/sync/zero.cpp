@@ -3,7 +3,7 @@
 // FSDP: Zhao et al., VLDB 2023): gradients are reduce-scattered, every device updates its own share of the
 // parameters, and an all-gather brings the shares together where they are needed. Of several micro-batches,
 // stage 1 sums whole gradients on every device and reduces them once; stages 2 and 3 hold no whole ones, so
-// each micro-batch is reduced and the devices' shares are summed, and stage 3 gathers parameters anew in
+// each micro-batch is reduced and the devices' shares are summed, and stage 3 gathers parameters again in
 // each, as DeepSpeed (runtime/zero/stage_1_and_2.py: gradients that are partitioned are reduced before the
 // boundary of accumulation too) and FSDP outside no_sync() do. With shards within nodes each micro-batch is
 // summed there, and the sums of all of them between nodes once (Zhang et al., MiCS, VLDB 2022, section 3.4).
@@ -128,9 +128,9 @@ class Zero {
   }
 
   /// Stage 2 holds two buckets of whole gradients at once: one is not begun before the last but one is
-  /// scattered. DeepSpeed has two buffers that take turns (runtime/zero/stage_1_and_2.py, ipg_index), FSDP
+  /// scattered. DeepSpeed has two buffers that alternate (runtime/zero/stage_1_and_2.py, ipg_index), FSDP
   /// waits for the scatter before the last (fsdp/_fully_shard/_fsdp_param_group.py, reduce_scatter_state). In
-  /// stage 3 the gather of the bucket's parameters, behind that scatter on its lane, does the same.
+  /// stage 3 the gather of the bucket's parameters, after that scatter on its lane, does the same.
   OpId room(uint32_t segment) const {
     OpId needed;
     for (std::size_t b = 2; spreads_gradients_ && b < t_.buckets().size() && b < scattered_.size() + 2; ++b) {
@@ -170,7 +170,7 @@ class Zero {
     };
   }
 
-  /// When all of backward is issued: an update behind its own reduction would stall the in-order lane.
+  /// When all of backward is issued: an update after its own reduction would stall the in-order lane.
   void update() {
     for (const GradientBucket& bucket : t_.buckets()) {
       if (!overlap_) reduce(bucket, t_.last_backward());

@@ -21,11 +21,11 @@ namespace {
 /// transfers that they make in lock step. Ops of different lanes are taken not to slow each other. The same
 /// of a split model with more than CostInput::own_executions.
 constexpr int64_t kOwnTransfers = 512;
-/// Of a resolved transfer so many of the busiest links are accounted for, and all of the node that it is
+/// Of a resolved transfer this many of the busiest links are accounted for, and all of the node that it is
 /// resolved for: what is busy there is busy on all nodes of its kind.
 constexpr std::size_t kResolvedLinks = 64;
 
-/// Finds which instances are alike, has one of each kind priced, and numbers what they use.
+/// Finds which instances are equal, has one of each kind priced, and numbers what they use.
 class Binder {
  public:
   Binder(const CostInput& input, Priced priced)
@@ -78,7 +78,7 @@ class Binder {
   }
 
   double stages() const { return static_cast<double>(working_roles(program_)); }
-  /// Sums inside shared layers, for which the next op waits, are not beside any kernel.
+  /// Sums inside shared layers, for which the next op waits, overlap no kernel.
   static bool beside(const Op& op) { return op.kind == OpKind::collective && !of_layers(op.payload); }
 
   bool own_transfers(const Role& role) const {
@@ -106,7 +106,7 @@ class Binder {
     return samples == 0 ? program_ : *in_.batches->programs.at(samples);
   }
 
-  /// The first instance of each class: one for every instance while that is cheap, else one for every sort.
+  /// The first instance of each class: one for every instance while that is cheap, else one for every kind.
   std::vector<uint32_t> classes_of(uint32_t r, RoleCosts& costs) const {
     const Role& role = program_.roles[r];
     const auto count = priced_ == Priced::first ? 1U : static_cast<uint32_t>(role.mesh.size());
@@ -157,8 +157,8 @@ class Binder {
     costs.awaits_messages = host.awaits_messages && !program_.grid.axes.empty();
   }
 
-  /// Collectives and the kernels beside them slow each other (sim/cost/overlap.h): from where the list has a
-  /// collective, what forward and backward go on to do runs beside it, if the comm lane has come to it.
+  /// Collectives and concurrent kernels slow each other (sim/cost/overlap.h): from where the list has a
+  /// collective, later forward and backward ops overlap it, if the comm lane has come to it.
   /// Returns the seconds that this adds to kernels.
   double interfere(uint32_t r, uint32_t instance, std::vector<int32_t>& transfer,
                    std::vector<Time>& duration) {
@@ -185,11 +185,11 @@ class Binder {
     const Op* op;
     uint32_t index;
     double alone, left;    ///< seconds when alone
-    double stretched = 0;  ///< seconds that kernels beside it have cost it
+    double stretched = 0;  ///< seconds that concurrent kernels have cost it
   };
 
-  /// Runs `seconds` of kernels beside the first collectives of the queue. Returns what that costs the
-  /// kernels, in the mean over the iterations, of which a collective may run in every so many.
+  /// Runs `seconds` of kernels during the first collectives of the queue. Returns what that costs the
+  /// kernels, averaged over the iterations, not all of which have the collective.
   double run_beside(const Op& op, VertexId v, double seconds, std::vector<int32_t>& transfer,
                     std::deque<Queued>& queue) {
     double slower = 0;
@@ -243,7 +243,7 @@ class Binder {
     return 0;
   }
 
-  /// Instances of one sort take equal times.
+  /// Instances of one kind take equal times.
   const std::vector<Time>& known_durations(uint32_t r, uint32_t instance) {
     const auto key = std::make_pair(r, sort_of(r, instance));
     const auto known = durations_.find(key);

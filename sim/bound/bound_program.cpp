@@ -26,7 +26,7 @@ double lognormal(double sigma, uint64_t bits) {
   return sigma == 0 ? 1.0 : std::exp(sigma * to_normal(bits) - sigma * sigma / 2);
 }
 
-/// The mean of a series that repeats, each entry lasting 1, from `from` to `to` behind entry `first`.
+/// The mean of a series that repeats, each entry lasting 1, from `from` to `to` after entry `first`.
 double recorded_mean(const std::vector<double>& series, uint64_t first, double from, double to) {
   double sum = 0;
   for (auto i = static_cast<uint64_t>(from); static_cast<double>(i) < to; ++i) {
@@ -38,7 +38,7 @@ double recorded_mean(const std::vector<double>& series, uint64_t first, double f
 
 /// Of the pauses that begin within `seconds` of work: their number is a Poisson variable, by inversion.
 double pause_seconds(const Pauses& pauses, double seconds, uint64_t bits) {
-  constexpr double kMany = 500;  // of so many the sum is as good as its mean
+  constexpr double kMany = 500;  // of that many the sum is as good as its mean
   const double mean = seconds / pauses.every, u = to_unit(bits);
   if (mean > kMany) return mean * pauses.length;
   if (u < 1 - mean) return 0;  // less than e^-mean: the usual case, without the exponential
@@ -124,7 +124,7 @@ double BoundProgram::iteration_factor(uint32_t role, uint32_t instance, uint32_t
       to_unit(draw_bits(seed ^ kStraggle, role, instance, iteration)) < d.straggle_probability) {
     factor *= d.straggle_factor;
   }
-  double slower = straggles(role, instance) ? d.stragglers.slow : 1;  // for good
+  double slower = straggles(role, instance) ? d.stragglers.slow : 1;  // permanently
   if (role == 0) {
     for (const auto& [slow, by] : d.slow) {
       if (slow == instance) slower *= by;

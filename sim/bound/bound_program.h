@@ -60,8 +60,8 @@ inline int64_t short_picoseconds(double seconds) {
 /// `t` times a factor >= 0, to the nearest picosecond; exactly `t` for factor 1.
 Time scaled(Time t, double factor);
 
-/// Devices that are slow for good: each that trains is one with probability `share`, drawn once, and computes
-/// `slow` times as long.
+/// Devices that are permanently slow: each that trains is one with probability `share`, drawn once, and
+/// computes `slow` times as long.
 struct Stragglers {
   double share = 0, slow = 1;
   bool operator==(const Stragglers&) const = default;
@@ -97,9 +97,9 @@ struct Disturbance {
   std::vector<std::pair<uint32_t, double>> slow;
   /// [series][iteration]: factors of role 0's instances as a machine showed them, instance i those of i
   /// modulo their number. As many as there are series begin at the same place, drawn from the seed, the next
-  /// ones at another, and after the last comes the first. An iteration of an instance that is slow for good
-  /// takes as many times longer, and so the mean of as many of them: an interruption does not last longer
-  /// because the device is slower.
+  /// ones at another, and after the last comes the first. An iteration of an instance that is permanently
+  /// slow takes as many times longer, and so the mean of as many of them: an interruption does not last
+  /// longer because the device is slower.
   std::vector<std::vector<double>> recorded = {};
   Stragglers stragglers = {};
   Pauses pauses = {};

@@ -105,7 +105,7 @@ Transfer Costs::input_stage(const Op& op, const Copy& copy, VertexId at) {
 
 Transfer Costs::collective(const Op& op, std::span<const VertexId> members, bool awaited) {
   Transfer t = collective_alone(op, members);
-  // A coordinator looks every cycle: what is awaited waits for half of one in the mean.
+  // A coordinator looks every cycle: an awaited sum waits for half of one on average.
   const bool last = op.payload == Payload::gradients && in_.last_look.ps > 0;
   const double wait = !awaited ? 0 : last ? in_.last_look.seconds() : overheads_.cycle.seconds() / 2;
   t.latency = at_speed(t.latency + Time::from_seconds(wait + agreement(awaited))) + timeouts(op, members);

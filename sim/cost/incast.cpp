@@ -8,7 +8,7 @@ namespace tandem::sim {
 
 namespace {
 
-constexpr double kFastRetransmit = 3;  // segments that must arrive behind a lost one
+constexpr double kFastRetransmit = 3;  // segments that must arrive after a lost one
 constexpr double kMarkedWindow = 2;
 constexpr double kEnoughPlaces = 8;
 constexpr int kMostAttempts = 10'000;

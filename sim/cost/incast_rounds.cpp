@@ -25,7 +25,7 @@ Port port_of(const System& system, VertexId from, VertexId to) {
   return {*at, 2 * route.latency.seconds()};
 }
 
-/// Receivers behind one port, and the flows into it from all senders.
+/// Receivers below one port, and the flows into it from all senders.
 struct Ending {
   Port port;
   double receivers = 0, flows = 0;

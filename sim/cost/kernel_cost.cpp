@@ -39,7 +39,7 @@ constexpr std::array<std::string_view, kTerms> kNames{
   "pool", "pool-data", "elementwise", "elementwise-data", "embedding", "update"};
 // clang-format on
 
-/// Efficiencies are in (0, 1]; the few sizes have ranges of their own.
+/// Efficiencies are in (0, 1]; the few sizes have their own ranges.
 double read_term(const Json& json, int term) {
   switch (term) {
     case winograd:

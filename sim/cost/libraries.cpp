@@ -111,8 +111,7 @@ double ring_blocks(const Cables& cables, const std::string& architecture) {
 
 /// What the entry says about the accelerators' architecture: which protocols the library allows, how start-up
 /// and steps between devices scale, and whether switches reduce. Kernels run the protocols, so the times
-/// stated for one clock pass in inverse ratio to a device's own; scales by architecture are what is left
-/// beside that.
+/// stated for one clock pass in inverse ratio to a device's own; scales by architecture cover the rest.
 void apply_architecture(const Json& json, const System& system, double speed, Library& lib) {
   const Device accelerator = slowest_clock(system);
   const std::string& architecture = accelerator.architecture;

@@ -25,7 +25,7 @@ double capacity_out(const System& system, const Side& inside, const Side& outsid
   const std::size_t step = std::max<std::size_t>(1, outside.size() / kFarSamples);
   for (const VertexId a : inside) {
     for (std::size_t o = 0; o < outside.size(); ++o) {
-      // Those on the same node have ways of their own: none of them may be missed.
+      // Those on the same node have their own paths: none of them may be missed.
       if (o % step != 0 && system.node_of(a) != system.node_of(outside[o])) continue;
       const Route r = leaving ? system.route(a, outside[o]) : system.route(outside[o], a);
       ++routes;
@@ -55,7 +55,7 @@ double capacity_out(const System& system, const Side& inside, const Side& outsid
   return least;
 }
 
-/// A run of the group's nodes behind trunks of the network, and what those carry.
+/// A run of the group's nodes below trunks of the network, and what those carry.
 struct Behind {
   std::set<VertexId> members;
   std::map<uint32_t, double> out, back;  ///< usable bytes/s of each trunk

@@ -263,7 +263,7 @@ LinkCost::Winner LinkCost::winner(CollKind kind, const std::string& algorithm, B
   const auto size = static_cast<double>(bytes.n);
   const Rank rank = [&](const Laid& laid, const Protocol& protocol, double seconds) {
     if (!known.tuner) return seconds;
-    // What was named, but the library would not take, comes behind whatever it would.
+    // What was named, but the library would not take, comes after whatever it would.
     if (laid.layout == nullptr || laid.layout->expected == nullptr) return 1e9 + seconds;
     const double expected = laid.layout->expected(*known.tuner, kind, protocol.name, size);
     return std::isfinite(expected) ? expected : 1e9 + seconds;

@@ -64,7 +64,7 @@ std::shared_ptr<const MachineProfile> MachineProfile::find(const std::string& na
 
 namespace {
 
-/// The document itself and those beside it, a format each.
+/// The document itself and its siblings, a format each.
 std::vector<std::pair<Precision, const Json*>> parts_of(const Json& d) {
   std::vector<const Json*> parts{&d};
   if (const Json* more = d.find("more_precisions")) {
@@ -259,7 +259,7 @@ double MachineProfile::tcp_cpu(double bytes) const { return interpolate(tcp_cpu_
 double MachineProfile::seconds(const Kernel& k, int64_t active, Bytes step, double* distance) const {
   double t = kernels_->seconds(k, step, distance) + kernel_overhead_;
   if (slowdown_.empty()) return t;
-  const double filled = idle(k, active, t) / 2;  // in the mean
+  const double filled = idle(k, active, t) / 2;  // on average
   const auto running = std::min<int64_t>(active, static_cast<int64_t>(slowdown_.size()));
   t *= slowdown_[static_cast<std::size_t>(running - 1)][static_cast<std::size_t>(k.kind)];
   const auto apart = std::max(cores_, running);  // what was measured includes that devices were shared
@@ -282,7 +282,7 @@ Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool loc
   Disturbance d;
   d.iteration_sigma = step_sigma_;
   if (seconds <= 0 || (lock_step && active > cores_)) return d;
-  if (lock_step) {  // the mean, not draws: few iterations are simulated where all are alike
+  if (lock_step) {  // the mean, not draws: few iterations are simulated if all are equal
     const double share = cores_ > 1 ? normal_score(active, active) / normal_score(cores_, cores_) : 0;
     const double factor = std::max(interrupted_, std::pow(lock_step_, share));
     for (uint32_t i = 0; factor > 1 && i < active; ++i) d.slow.emplace_back(i, factor);

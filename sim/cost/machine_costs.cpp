@@ -157,7 +157,7 @@ class MachineCosts : public Costs {
   }
 
   double threads() const { return static_cast<double>(std::max<int64_t>(1, input().job.loading.workers)); }
-  /// Seconds of all launches of an update on a host beside GPUs, whose kernels the others are.
+  /// Seconds of all launches of an update on a host with GPUs, whose kernels the others are.
   double host_update(const Kernel& k) const {
     return machine_->host_update(static_cast<double>((k.read + k.written).n) * static_cast<double>(k.repeat));
   }
@@ -311,7 +311,7 @@ class MachineCosts : public Costs {
   /// As the executor runs a worker then (exec/run/lanes.cpp).
   bool one_thread_ = one_after_another(program(), program().roles[0]) && program().comm_cores == 0 &&
                      overheads().cycle.ps == 0;
-  double crowded_ = 1;  ///< how many times as long work takes where input has not a core of its own
+  double crowded_ = 1;  ///< factor on the time of work if input has no separate core
   Transfer message_;
   std::vector<std::string> extrapolates_;
   /// Over emulated nodes: processor seconds of a rank, by collective and bytes.

@@ -10,7 +10,7 @@ namespace tandem::sim {
 std::shared_ptr<Costs> make_costs(const CostInput& input) {
   auto machine = MachineProfile::find(input.profile, input.job.precision);
   if (!machine) return stock_costs(input);
-  // A system of GPUs is another machine than the one that was measured, with links of its own.
+  // A system of GPUs is another machine than the one that was measured, with other links.
   const bool gpus = input.system->device(input.system->accelerator(0)).kind == Device::Kind::gpu;
   return machine->apart() && gpus ? stock_costs(input, std::move(machine))
                                   : machine_costs(input, std::move(machine));

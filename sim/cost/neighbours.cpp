@@ -32,7 +32,7 @@ double log_of(double value) { return std::log2(std::max(value, 0.0) + 1); }
 double number(int64_t n) { return static_cast<double>(n); }
 double moved_by(const Kernel& k) { return number(k.read.n) + number(k.written.n); }
 
-/// Of the largest power of two up to eight that divides rows of so many elements, the logarithm: 0 where a
+/// Of the largest power of two up to eight that divides rows of that many elements, the logarithm: 0 where a
 /// row of 2-byte elements may begin at any address, 3 where at multiples of 16 bytes.
 double alignment(int64_t elements) { return std::log2(number(std::gcd(elements, int64_t{8}))); }
 

@@ -34,8 +34,8 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
   for (const auto& [thread, weight] : threads) uses[thread] += weight;
   double busiest = caps;
   for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
-  // Between fast links the cores that send also put down what comes last, in turn with sending: words as fast
-  // as they send them.
+  // Between fast links the cores that send also put down what comes last, alternately with sending: words as
+  // fast as they send them.
   const bool copies = fabric > 0 && library.own_rate > 0 && p.ring_hop > 0;
   const double copy =
       !copies ? 0 : p.own_copy * (protocol.sends_words() ? fabric / p.ring_hop : 1 / library.own_rate);

@@ -53,7 +53,7 @@ class Residual {
   void mark(const Hop& h, int sign) {
     for (const auto& [l, n] : h) used_[l] += sign * n;
   }
-  /// A ring of `rate` takes `h` for good.
+  /// A ring of `rate` takes `h` permanently.
   void spend(const Hop& h, double rate) {
     for (const auto& [l, n] : h) left_[l] = std::max(0.0, left_[l] - n * rate);
   }

@@ -274,7 +274,7 @@ class StockCosts : public Costs {
     return Time::from_seconds(host_seconds(recipe_.host.micro_batch, at));
   }
 
-  /// Of an op in the mean over the iterations; `known`: of tasks, or -1.
+  /// Of an op, averaged over the iterations; `known`: of tasks, or -1.
   Time issued_by(const Op& op, std::vector<Time>& known, VertexId at) {
     double seconds = 0;
     if (launched(op)) {

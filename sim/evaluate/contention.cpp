@@ -33,7 +33,7 @@ bool loads_nothing(const BoundProgram& plan, const RoleCosts& costs, uint32_t o)
 }
 
 /// Gives every transfer the index of the first one with the same rate and uses: ops that differ in their
-/// bytes only load links alike.
+/// bytes only load links equally.
 std::vector<int32_t> same_transfers(const BoundProgram& plan) {
   std::vector<int32_t> first(plan.transfers.size());
   std::unordered_multimap<uint64_t, int32_t> known;
@@ -101,7 +101,7 @@ class Loads {
   const std::vector<Load>& of(std::size_t link) const { return of_[link]; }
 
  private:
-  /// A transfer that an instance takes part in with so many others.
+  /// A transfer that an instance takes part in with that many others.
   struct Part {
     int32_t transfer = 0;
     uint32_t members = 1;

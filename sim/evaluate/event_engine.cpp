@@ -188,7 +188,7 @@ bool EventEngine::prolong() {
   return true;
 }
 
-/// The iterations from `first` up to `ended` are alike, and not longer or shorter towards their end.
+/// The iterations from `first` up to `ended` are equal, and not longer or shorter towards their end.
 bool EventEngine::steady(int64_t first, int64_t ended) const {
   constexpr double kSpread = 0.05, kDrift = 0.01;  // where the network decides, they spread by 20 % and more
   const int64_t half = (ended - first) / 2;
@@ -313,7 +313,8 @@ void EventEngine::leave_core(uint32_t worker) {
   wake_core(turns_->core_of(worker));
 }
 
-/// A send beside a computation on the same processor waits until that one's turn is over, or it waits itself.
+/// A send during a computation on the same processor waits until that one's time slice is over, or it waits
+/// itself.
 bool EventEngine::hold_send(uint32_t worker, uint32_t lane_id) {
   const uint32_t compute = worker * kLanes + static_cast<uint32_t>(Lane::compute);
   if (!turns_ || plan_.disturbance.shared.one_thread || lane_id == compute ||
@@ -359,7 +360,7 @@ void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t star
     host_[global].ended(*info.costs, class_of(info, instance), ended, state.iteration, now_);
   state.op = info.next[ended];
   state.state = State::blocked;
-  // Where thousands of instances go on by turns, what each needs next has left the cache by then.
+  // If thousands of instances continue alternately, what each needs next has left the cache by then.
   __builtin_prefetch(info.ops.data() + std::min<std::size_t>(state.op + 2, info.ops.size()));
   each_lane(info, [&](int other) {
     if (lanes[other].state == State::blocked) try_lane(r, instance, other);

@@ -103,7 +103,8 @@ void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) 
   const double factor = calm_ ? 1.0 : plan_.transfer_factor(r, instance, iteration, index);
   lanes_[lane_id].sending = count;
   for (uint32_t k = 0; k < count; ++k) {
-    // Where links serve in turn, every sender starts at another receiver, lest all queue for the first.
+    // If links serve one transfer at a time, every sender starts at another receiver, lest all queue for the
+    // first.
     const uint32_t to = first + (queues_ && count > 1 ? (k + instance) % count : k);
     const uint32_t slot = new_message();
     Message& m = messages_[slot];
@@ -351,7 +352,7 @@ void EventEngine::begin_service(uint32_t global, uint32_t slot) {
   } else {
     t = roles_[r].costs->duration[class_of(roles_[r], m.receiver)][m.step];
   }
-  // Where a worker is one thread it does this itself, and everybody behind waits until it has its processor.
+  // Where a worker is one thread it does this itself, and all others wait until it has its processor.
   if (turns_ && plan_.disturbance.shared.one_thread && roles_[r].count == 1 &&
       program_.channels[m.channel].from_role == 0)
     return work_in_turn(m.thread, global * kLanes, t.ps);

@@ -11,7 +11,7 @@ namespace tandem::sim {
 
 namespace {
 
-/// First members of the units that make a transfer of their own: groups of a collective, else instances.
+/// First members of the units that make a separate transfer: groups of a collective, else instances.
 std::vector<uint32_t> leaders(const BoundProgram& plan, uint32_t r, const Op& op) {
   std::vector<uint32_t> out;
   const Role& role = plan.program->roles[r];

@@ -64,9 +64,9 @@ class Post {
   std::vector<PostBox> boxes_;
 };
 
-/// What a call did behind its first work. Times count from the end of that.
+/// What a call did after its first work. Times count from the end of that.
 struct CallOutcome {
-  std::vector<int64_t> end;  ///< [op behind it]
+  std::vector<int64_t> end;  ///< [op after it]
   int64_t lane[kLanes] = {};
   int64_t latest = 0;
   /// When the host had issued the first of its ops. If it bound nowhere, it might have been up to `slack`.
@@ -85,7 +85,7 @@ struct CallKind {
   uint32_t before = 0;
   std::vector<uint32_t> inputs;   ///< of these: those on other lanes that what follows waits for
   std::vector<uint32_t> awaited;  ///< of what follows: those that the host waits for
-  uint32_t lanes = 0;             ///< mask of those that what follows uses beside compute
+  uint32_t lanes = 0;             ///< mask of those that what follows uses besides compute
   /// Of these: whose first op waits for work of this iteration, so that to be free earlier changes nothing.
   uint32_t free_before = 0;
 };

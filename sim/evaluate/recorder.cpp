@@ -253,7 +253,7 @@ void Recorder::account(Tracked& t, uint32_t iteration, uint32_t index, const Op&
 }
 
 // A later op asks only for executions that end after all time that is accounted for, which is up to where the
-// compute lane is free: what else a call leaves behind makes no difference.
+// compute lane is free: what else a call leaves makes no difference.
 
 void Recorder::describe_chain(const Tracked& t, uint64_t n, uint32_t iteration, int64_t begin,
                               std::vector<int64_t>& key) const {

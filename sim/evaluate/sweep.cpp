@@ -48,7 +48,7 @@ struct OpPlan {
   int64_t runs = 0;
 };
 
-/// A compute op of every row: its lane's end, and what all rows wait for beside; times in picoseconds.
+/// A compute op of every row: its lane's end, and what else all rows wait for; times in picoseconds.
 struct UniformOp {
   int64_t floor = 0, duration = 0, issued = 0;
 };

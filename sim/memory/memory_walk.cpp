@@ -144,7 +144,7 @@ bool Walk::keeps_input(uint32_t i) const {
                                                       [&](const OwnTensor& o) { return spared(o); }));
 }
 
-/// Those that are made again in backward.
+/// Those that are recomputed in backward.
 std::vector<Walk::Id> Walk::own_again(uint32_t i) {
   std::vector<Id> out;
   for (const OwnTensor& o : work_.layers[i].own) {
@@ -273,7 +273,7 @@ void Walk::make_again(uint32_t unit) {
   }
 }
 
-/// A unit's whole parameters, and ahead of their use those of the unit behind it; what lies outside of blocks
+/// A unit's whole parameters, and ahead of their use those of the next unit; what lies outside of blocks
 /// stays from the first forward to the last backward op.
 void Walk::gather(uint32_t unit) {
   Unit& u = units_[unit];

@@ -18,7 +18,7 @@ struct WalkInput {
   const Program* program = nullptr;
   uint32_t role = 0;
   MemoryHabits habits;
-  Bytes workspace;  ///< that libraries take from the allocator for good
+  Bytes workspace;  ///< that libraries take from the allocator permanently
   Bytes limit = CachingAllocator::kEndless;
   /// Under one process that drives all devices: 0 apart, or how many devices the master gathers from (on
   /// itself), or -1 on the others, which hold replicas for one step.

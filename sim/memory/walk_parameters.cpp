@@ -62,7 +62,7 @@ void Walk::take_averaging() {
   buffer_bytes_ += compressed;
 }
 
-/// Bytes of so many frozen weights of the layer.
+/// Bytes of that many frozen weights of the layer.
 int64_t Walk::frozen_size(const Layer& layer, int64_t count) const {
   return layer.frozen_bits > 0 ? static_cast<int64_t>(static_cast<double>(count) * layer.frozen_bits / 8)
                                : times(count, parameter_size());
@@ -267,7 +267,7 @@ void Walk::make_state(const Parameter& p) {
   for (int64_t s = 0; s < o.state; ++s) t_.make(updated_bytes(p)), state_bytes_ += updated_bytes(p);
 }
 
-/// The sums over all replicas, beside the master's own gradients.
+/// The sums over all replicas, separate from the master's own gradients.
 void Walk::sum_replicas() {
   std::vector<Id> sums;
   for (const Layer& layer : layers_) {

@@ -6,7 +6,7 @@
 namespace tandem::sim {
 
 namespace {
-// A count beyond so many times what a new flow has to move begins anew: beside it the flow's end would lose
+// A count beyond this many times what a new flow has to move is reset: next to it the flow's end would lose
 // digits.
 constexpr double kMostServed = 8;
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 constexpr double kMore = 1 + 1e-12, kLess = 1 - 1e-12;
 // A cold link used beyond the one share becomes hot; a hot one that limits nobody, cold below the other.
 constexpr double kHot = 0.98, kCold = 0.9;
-// Every so many updates the sums of one hot link are formed anew, so that rounding errors do not add up.
+// Periodically the sums of one hot link are recomputed, so that rounding errors do not add up.
 constexpr uint32_t kRefresh = 8;
 }  // namespace
 
@@ -152,7 +152,7 @@ void FairShare::remove(FlowId id) {
   --active_;
 }
 
-/// What the flows of a link use of it now. Forms all of its sums anew.
+/// What the flows of a link use of it now. Recomputes all of its sums.
 double FairShare::sum(uint32_t l) {
   Link& link = link_[l];
   double used = 0;
@@ -472,7 +472,7 @@ void FairShare::visit(uint32_t l, double key) {
 
 // ---- links with room to spare
 
-/// Deals out a cold link anew, half of what is left to its flows and half to those to come, or makes it hot.
+/// Deals out a cold link again, half of what is left to its flows and half to those to come, or makes it hot.
 void FairShare::look(uint32_t l) {
   LinkFacts& facts = facts_[l];
   facts.looked = round_;

@@ -271,7 +271,7 @@ TEST(Run, KeepsItsStateOnTheWayAndTrainsTheSame) {
   const Json a = last_report(once.out).at("training"), b = last_report(often.out).at("training");
   for (const char* key : {"first_loss", "last_loss"})
     EXPECT_EQ(a.at(key).as_real(), b.at(key).as_real()) << key;
-  EXPECT_THAT(often.out, HasSubstr("kept after every 4 iterations"));
+  EXPECT_THAT(often.out, HasSubstr("written every 4 iterations"));
 }
 
 TEST(Run, AKilledRunLosesOneIntervalAtMost) {

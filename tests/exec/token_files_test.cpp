@@ -155,7 +155,7 @@ TEST(TokenFiles, AreNotForModelsThatSeeTheNextToken) {
     token_sequence(graph("false"));
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("a position sees those behind it"));
+    EXPECT_THAT(error.what(), HasSubstr("a position sees later ones"));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One word for one thing, and the one that the field uses (docs/glossary.md). What is listed here was once
-// said otherwise. Documents and the comments of headers are also kept free of private phrases, and comments
-// of references to files that are gone.
+// said otherwise. Documents, comments and messages are also kept free of private phrases, and comments of
+// references to files that are gone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,6 +84,10 @@ const Retired kPrivate[] = {
          R"(\b(?!no |[Nn]o |without |[Ww]ithout |those |none )\w+ [\w'-]+ of (its|their) own\b(?! \w))"),
      "its own X"},
     {{"beside"}, std::regex(R"(\bbeside\b(?!`|\())"), "next to, besides, during, with"},
+    {{"behind"}, std::regex(R"(\bbehind (it|them|that|those|each|all|its own)\b)"), "after, past, below"},
+    {{"sort"}, std::regex(R"(\b(each|every|one|this|that|the|by|same) sorts?\b(?! by| in| order))"), "kind"},
+    {{"for good"}, std::regex(R"(\bfor good\b)"), "permanently"},
+    {{"to be told"}, std::regex(R"(\b(is|are) (not )?to be told\b)"), "is estimated, is known"},
 };
 
 /// Its comment, or "".
@@ -105,15 +109,16 @@ std::string texts_of(const std::string& line) {
 const char* const kKept[] = {"kernels beside collectives", "\"beside\"", "\"beside{} {}\"", "\"beside.{}\"",
                              "so many instances divide the links"};
 
-/// Calls look(path, line number, text) for every line of the documents written by hand, for every comment of
-/// a header and for every text between quotes elsewhere.
+/// Calls look(path, line number, text) for every line of the documents written by hand, for every comment and
+/// for every text between quotes.
 template <typename Look>
 void for_all_prose(const Look& look) {
   for (const Source& source : sources()) {
     if (source.folder == "tests") continue;
     for (std::size_t i = 0; i < source.lines.size(); ++i) {
       const std::string& line = source.lines[i];
-      look(source.path, i + 1, source.header() ? comment_of(line) : texts_of(line));
+      look(source.path, i + 1, comment_of(line));
+      if (!source.header()) look(source.path, i + 1, texts_of(line));
     }
   }
   for (const char* folder : {"", "docs", "docs/formats", "schemes"}) {
@@ -143,10 +148,12 @@ TEST(Prose, IsFound) {
   };
   for (const char* bad : {"late by two steps in the mean", "written anew", "three rows count nowhere",
                           "a stage has buffers of its own", "workers that are alike", "on so many devices",
-                          "kernels beside it", "they take turns", "a constant that was set on rows"})
+                          "kernels beside it", "they take turns", "the tensors behind it",
+                          "one sort of device", "slow for good", "a constant that was set on rows"})
     EXPECT_TRUE(found(bad)) << bad;
-  for (const char* good : {"a library without kernels of its own", "false: beside() is always 1",
-                           "the time since a new one", "turns into", "those of its own nodes"})
+  for (const char* good :
+       {"a library without kernels of its own", "false: beside() is always 1", "the time since a new one",
+        "turns into", "those of its own nodes", "a worker that fell behind joins"})
     EXPECT_FALSE(found(good)) << good;
 }
 

@@ -150,9 +150,8 @@ class FatTree : public Network {
   NetworkShape shape_;
   bool rails_ = false;
   uint64_t down_ = 2, leaf_ = 2;  ///< switches that one above the leaves joins; ports that a leaf joins
-  std::vector<double>
-      thinned_;    ///< [level - 1]: ports below a switch per cable of its trunk; 1 behind the end
-  int flows_ = 0;  ///< of a port, each on the cable that its hash picks; 0: spread evenly
+  std::vector<double> thinned_;  ///< [level - 1]: ports below a switch per cable of its trunk; 1 past the end
+  int flows_ = 0;                ///< of a port, each on the cable that its hash picks; 0: spread evenly
   std::vector<Level> levels_;
 };
 

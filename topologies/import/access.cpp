@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peer access by the library's rules, and the network behind the NICs.
+// Peer access by the library's rules, and the network beyond the NICs.
 #include "topologies/import/access.h"
 
 #include <fmt/format.h>

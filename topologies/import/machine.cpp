@@ -109,7 +109,7 @@ void Machine::doubt_links() {
   }
   std::vector<double> slowest(tree.size(), 0), fastest(tree.size(), 0);
   std::vector<PcieLink> best(tree.size());
-  for (std::size_t i = tree.size(); i-- > 0;) {  // children stand behind their parents
+  for (std::size_t i = tree.size(); i-- > 0;) {  // children come after their parents
     const Slot& slot = tree[i];
     if (slot.kind != Slot::Kind::bridge) {
       slowest[i] = fastest[i] = link_rate(slot.link);
@@ -146,7 +146,7 @@ void Machine::collapse() {
   doubt_links();
   std::vector<int> below(tree.size(), 0);
   std::vector<char> kept(tree.size(), 0);
-  // Children stand behind their parents, so one pass from the back sees what is left below each.
+  // Children come after their parents, so one pass from the back sees what is left below each.
   for (std::size_t i = tree.size(); i-- > 0;) {
     kept[i] = tree[i].kind != Slot::Kind::bridge || below[i] > 1 ? 1 : 0;
     if (tree[i].parent >= 0)

@@ -229,7 +229,7 @@ void Merger::nearness() {
 
 /// CPUs are the same where the same GPUs hang on them, else where they have the same number.
 void Merger::processors() {
-  // A matrix without affinities, its distances behind NVLink, knows nothing of NUMA nodes.
+  // A matrix without affinities, its distances hidden by NVLink, knows nothing of NUMA nodes.
   const bool vague =
       other_.inferred_tree && std::all_of(other_.cpus.begin(), other_.cpus.end(),
                                           [](const Machine::Cpu& c) { return c.threads == 0; });

@@ -89,8 +89,8 @@ std::vector<Token> tokens(const std::string& line, std::size_t from = 0) {
 }
 
 /// Where the row of a device begins: at the first word that `is_name` says is one and that a relation follows
-/// within so many words. What a log puts in front ("[1,0]<stdout>:", "node7:", a date) may touch it. npos: no
-/// row.
+/// within that many words. What a log puts in front ("[1,0]<stdout>:", "node7:", a date) may touch it. npos:
+/// no row.
 template <typename IsName>
 std::size_t row_start(const std::vector<Token>& words, const IsName& is_name, std::size_t within) {
   constexpr std::size_t kMostPrefix = 8;  // words
@@ -226,7 +226,7 @@ void TopoReader::cpu_list(PairMatrix::Row& row, const Token& token, std::size_t 
   std::tie(row.threads, row.cores) = count_processors(sizes);
 }
 
-/// What stands behind the relations: CPU affinity, NUMA affinity, GPU NUMA ID; any of them may be missing.
+/// What follows the relations: CPU affinity, NUMA affinity, GPU NUMA ID; any of them may be missing.
 void TopoReader::affinity(PairMatrix::Row& row, std::size_t line, std::size_t from) const {
   const std::string& text = lines_[line];
   const auto tab = text.find_first_not_of(' ', from);  // the X has blanks around it

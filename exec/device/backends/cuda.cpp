@@ -81,7 +81,7 @@ CudaLibrary open_library(const Wanted& wanted) {
 }
 
 /// NVRTC opens its own part by name when it first compiles, and on no path of wheels' folders would find it;
-/// what is open by that name is taken. It lies beside NVRTC, with the same version.
+/// what is open by that name is taken. It is next to NVRTC, with the same version.
 CudaLibrary open_builtins(const std::string& nvrtc) {
   CudaLibrary out{"NVRTC builtins", "", "cannot be found next to NVRTC", "as NVRTC"};
   std::error_code none;

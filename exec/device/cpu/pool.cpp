@@ -31,7 +31,7 @@ struct Pool : PoolShape<int64_t> {
   }
 };
 
-/// Where an element lies: channels innermost are walked as one row, else each channel is a row of its own.
+/// Where an element lies: channels innermost are walked as one row, else each channel is a row.
 struct Rows {
   int64_t count, length, channel, position, image;
   Rows(const Pool& p, const Pool::Space& space) {

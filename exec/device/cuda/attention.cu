@@ -14,7 +14,7 @@ namespace tandem::exec::cuda {
 
 namespace {
 
-constexpr float kUnseen = -3e38F;  ///< weighs nothing beside kLowest
+constexpr float kUnseen = -3e38F;  ///< negligible next to kLowest
 /// Threads of a block. Of a tile's rows a thread has every kDown-th, of what these are multiplied with every
 /// kAcross-th.
 constexpr int kDown = 4, kAcross = 16, kBlock = kDown * kAcross;

@@ -118,7 +118,7 @@ Prepared row_sum(const Call& c) {
   }};
 }
 
-// The rules and constants are those of exec/device/cpu/basic.cpp. kStates: numbers an element beside its
+// The rules and constants are those of exec/device/cpu/basic.cpp. kStates: numbers per element besides its
 // parameter.
 struct Sgd {
   static constexpr int kStates = 0;
@@ -177,7 +177,7 @@ __device__ void update_neighbours(Rule rule, const State& s, int64_t i, float* p
   if constexpr (Rule::kStates > 1) store_neighbours(second + i, b);
 }
 
-/// Packs from element `head` on; what lies in front of and behind them one by one.
+/// Packs from element `head` on; elements before and after them one by one.
 template <typename H, typename Rule>
 __global__ void update_kernel(int64_t n, int64_t head, Rule rule, const State* state, float* p,
                               const float* g, float* first, float* second, Pieces pieces) {
@@ -193,7 +193,7 @@ __global__ void update_kernel(int64_t n, int64_t head, Rule rule, const State* s
   }
 }
 
-/// Elements in front of the first pack: all where the vectors do not begin alike. Slices of flat vectors
+/// Elements in front of the first pack: all if the vectors have different alignment. Slices of flat vectors
 /// begin at any multiple of 4 bytes, the same in each.
 int64_t before_packs(int64_t n, float* const* vectors, std::size_t count) {
   const auto into = [](const float* p) { return reinterpret_cast<uintptr_t>(p) % 16; };

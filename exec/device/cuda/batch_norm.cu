@@ -71,7 +71,7 @@ struct Moments {
 struct Affine {
   float *factor, *shift;
 };
-/// Of one channel. Made again by backward passes to the bit, so with operations that no compiler joins anew.
+/// Of one channel. Backward passes recompute it bit for bit, so with operations that no compiler fuses.
 struct Line {
   float factor, shift;
   __device__ Line(float mean, float deviation, float scale, float offset)
@@ -113,7 +113,7 @@ struct Statistics {
   }
 };
 
-/// Sums as they are, those of the squares behind the others.
+/// Plain sums, followed by those of the squares.
 struct KeepSums {
   float* sums;
   int64_t channels;

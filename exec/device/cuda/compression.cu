@@ -15,7 +15,7 @@ __device__ float normal(float v) {
   return (bits & 0x7f800000U) == 0 ? from_bits(bits & 0x80000000U) : v;
 }
 __device__ float add(float a, float b) { return normal(normal(a) + normal(b)); }
-/// No multiplication is fused with the addition behind it: the processor rounds both.
+/// No multiplication is fused with the following addition: the processor rounds both.
 __device__ float unscaled(float scale, int8_t number) { return __fmul_rn(scale, static_cast<float>(number)); }
 
 struct Nothing {
@@ -96,7 +96,7 @@ constexpr int64_t kChunk = 4096;  ///< elements of a block
 /// What is known of the least that travels.
 struct Least {
   unsigned bits;  ///< the first ones
-  unsigned rest;  ///< so many of those that begin with them travel; in the end, of its equals
+  unsigned rest;  ///< number of elements to send that begin with them; in the end, of equal ones
 };
 /// How many are larger than the least that travels, and how many equal it.
 struct Counts {

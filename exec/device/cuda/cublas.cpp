@@ -62,7 +62,7 @@ std::size_t bytes_of(cudaDataType_t type) {
   return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 1;
 }
 
-/// A product planned for operands that begin at multiples of so many bytes.
+/// A product planned for operands that begin at multiples of that many bytes.
 class Matmul {
  public:
   Matmul(const Product& p, const Types& types, bool bias, uint32_t alignment, Libraries& libraries)
@@ -74,7 +74,7 @@ class Matmul {
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    // Else it is the output's, of which beside fp8 there is none in fp32.
+    // Else it is the output's; except with fp8 it is never fp32.
     if (bias && types.second) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF);
     if (types.fast) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
     const cudaDataType_t second = types.second.value_or(types.in);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention in 4 bytes, for which cuDNN has no kernels: by products of cuBLASLt, by our own tiles in fp32 or,
-// in tf32, by such that tensor cores multiply. All are tried on memory of their own, and another way than the
-// fp32 tiles is taken only if its results are theirs.
+// in tf32, by such that tensor cores multiply. All are tried on separate memory, and a method other than the
+// fp32 tiles is used only if it gives their results.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -33,7 +33,7 @@ bool large_enough(const AttentionShape& a) {
   return a.size > kMostTiled || 4 * scores * static_cast<double>(a.size) >= kLeastFlops;
 }
 
-/// Operands of a call on memory of their own. q, k and v overlap, other numbers in each; results do not.
+/// Operands of a call in separate memory. q, k and v overlap, with different numbers in each; results do not.
 class Trial {
  public:
   Trial(const Call& call, int64_t scratch, Libraries& libraries)

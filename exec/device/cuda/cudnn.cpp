@@ -45,7 +45,7 @@ void execute(const ByProduct& product, Function pass, const Tensors& t) {
   product.run.run({operands.data(), nullptr, t.scratch, t.stream});
 }
 
-/// The fastest by trial, the product behind the plans; none where all fail. One that stands alone is run as
+/// The fastest by trial, plans first, then the product; none if all fail. One that stands alone is run as
 /// well: whether it runs, and so that nothing is left to load at its first launch. The first where there is
 /// no room for a trial.
 std::optional<std::size_t> fastest(const std::vector<BoundProgram>& plans,
@@ -87,7 +87,7 @@ std::vector<int64_t> key_of(const Call& call, const Types& types, const Librarie
   return key;
 }
 
-/// The convolution as a product, where it is one of operands that are stored alike.
+/// The convolution as a product, if it is one of operands with equal layout.
 std::optional<ByProduct> product_for(const Call& call, const Types& types, Libraries& libraries) {
   if (types.in != types.out) return std::nullopt;
   const Precision stored = types.in == CUDNN_DATA_FLOAT ? Precision::fp32 : libraries.precision;
@@ -122,7 +122,7 @@ PlanCache::Made choose(const Call& call, const ConvShape& s, const Types& types,
   }
 }
 
-/// The next worker on such a chip takes the same way, sums alike, and is spared the trials.
+/// The next worker on such a chip uses the same plan, sums in the same order, and skips the trials.
 PlanCache::Made plan_for(const Call& call, const ConvShape& s, const Types& types, Libraries& libraries) {
   std::vector<int64_t> key = key_of(call, types, libraries);
   auto& made = plans_of(libraries).made;
@@ -155,7 +155,7 @@ struct Asked {
   Call call;
   ConvShape shape;
   std::optional<WeightSwap> to, back;  ///< of a transposed one: the weights that it takes, or gives
-  bool narrows = false;                ///< the plan's output is of 2 bytes, and is upcast behind it
+  bool narrows = false;                ///< the plan's output is of 2 bytes, and is upcast afterwards
 
   explicit Asked(const Call& wanted) : call(wanted), shape(shape_of(wanted)) {
     if (!shape.transposed) return;
@@ -171,7 +171,7 @@ struct Asked {
            : call.function == Function::conv_backward_data ? shape.in_elements()
                                                            : shape.weight_elements();
   }
-  /// Of scratch: weights first, behind them what is upcast.
+  /// Of scratch: weights first, then what is upcast.
   int64_t behind_weights() const { return (shape.weight_elements() + 63) / 64 * 64; }
   /// So much in front of a product's.
   int64_t scratch() const { return (behind_weights() + (narrows ? written() / 2 + 1 : 0) + 63) / 64 * 64; }

@@ -47,8 +47,8 @@ std::vector<std::pair<int64_t, void*>> tensors_from(const AttentionShape& a, boo
   return out;
 }
 
-/// Runs the plan once on memory of its own: whether it runs, and so that nothing is left to load at its first
-/// launch. Yes where there is no room for that.
+/// Runs the plan once on separate memory: to see whether it runs, and so that nothing is left to load at its
+/// first launch. Yes where there is no room for that.
 bool works(const BoundProgram& plan, const AttentionShape& a, bool backward, Libraries libraries) {
   try {
     const TrialMemory queries(static_cast<std::size_t>(2 * a.batch * a.q_rows * a.q_row)),
@@ -75,7 +75,7 @@ bool works(const BoundProgram& plan, const AttentionShape& a, bool backward, Lib
   }
 }
 
-/// A plan for so many samples at a time, which divide the batch.
+/// A plan for that many samples at a time, which divide the batch.
 struct Sliced {
   BoundProgram plan;
   int64_t samples = 0;

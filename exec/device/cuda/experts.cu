@@ -44,7 +44,7 @@ __global__ void choose_kernel(RouteShape s, float* weights, int32_t* choices, fl
 }
 
 /// One block an expert walks all choices in the order in which they are served and numbers its own.
-/// `places`: within the expert; where there is a capacity, behind all before it.
+/// `places`: within the expert; with a capacity, after all earlier ones.
 __global__ void number_kernel(RouteShape s, int32_t* places, int32_t* counts, const int32_t* choices) {
   __shared__ unsigned found[kThreads / kWarp];
   const int32_t expert = static_cast<int32_t>(blockIdx.x);

@@ -210,7 +210,7 @@ __device__ void ended(const Input& o, unsigned block, float factor, float most) 
   advance(o);
 }
 
-/// Both inputs of a product, some blocks each, and behind them the bias, if there is one, a thread an
+/// Both inputs of a product, some blocks each, and then the bias, if there is one, a thread an
 /// element.
 __global__ void __launch_bounds__(kThreads, 4)
     quantise_kernel(Input a, Input b, int64_t n, Bf16* short_bias, const float* bias) {

@@ -156,7 +156,7 @@ struct Sizes {
   }
 };
 
-/// Floats that so many numbers take, of so many bytes, up to the next multiple of 256 bytes.
+/// Floats taken by `numbers` numbers of `bytes` bytes, up to the next multiple of 256 bytes.
 int64_t floats_of(int64_t numbers, int64_t bytes) { return (numbers * bytes + 255) / 256 * 64; }
 
 constexpr std::size_t kMostOperands = 10;  ///< of attention_backward

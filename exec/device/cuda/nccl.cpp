@@ -263,7 +263,7 @@ class Group : public DeviceGroup {
       complete(nccl().ncclAllGather(mine, buffer, of.each * each, of.type, c, stream), c, "all-gather");
   }
 
-  /// NCCL's own want equal chunks: in memory beside the buffer each has one element more, which the later
+  /// NCCL's own want equal chunks: in separate memory each has one element more, which the later
   /// ranks leave empty.
   void uneven(uint32_t rank, float* buffer, std::size_t n, const Numbers& of, cudaStream_t stream) const {
     const std::size_t ranks = communicators_.size(), each = n / ranks + 1, long_ones = n % ranks;

@@ -32,7 +32,7 @@ Product product_of(Function pass, const ConvShape& s) {
   return p;
 }
 
-/// Between the inputs that are used, one behind the other, and their places among all.
+/// Copies between the used inputs, packed, and their places among all.
 Prepared move_used(const ConvShape& s, bool gather, Precision stored) {
   Strided all;
   all.sizes = {s.batch, s.out[0], s.out[1], s.out[2], s.in_channels};

@@ -20,7 +20,7 @@ constexpr int64_t kCopied = 4096;  ///< elements that a block copies
 struct PlacedFactors {
   int64_t first, rows, columns;  ///< of delta
   int64_t left, right;           ///< where P and Q begin; left: what travels as it is
-  int64_t end;                   ///< of the launch's blocks, behind its last
+  int64_t end;                   ///< of the launch's blocks, past its last
   int rank;                      ///< 0: it travels as it is
 };
 /// What a launch works on, as an argument.
@@ -60,7 +60,7 @@ int rank_of(const CompressionShape& s) {
 }
 /// Up to here most of a product is reading M, for which our own kernels do; beyond, a library is asked.
 constexpr int kMostOwn = 8;
-/// f(constant): so many columns.
+/// f(constant): that many columns.
 template <typename F>
 auto by_columns(int rank, F f) {
   if (rank == 1) return f(std::integral_constant<int, 1>{});

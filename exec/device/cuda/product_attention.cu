@@ -5,8 +5,9 @@
 // and read, 16 bytes; backward two matrices are written, read and written by one kernel, and read three times
 // in all, 36 bytes. At 4 TB/s, which is an H200's memory (4.8 by its datasheet) and less than its cache, 75
 // million scores (gpt2: 8 samples, 12 heads, 1024 queries and keys, cut where they are causal) want 0.3 and
-// 0.7 ms beside the products; an H200 was measured at 3.3 ms for all of the backward pass. Short rows fill no
-// tensor cores and are launches more than anything else. Which way is faster is tried (cublas_attention.cpp).
+// 0.7 ms in addition to the products; an H200 was measured at 3.3 ms for all of the backward pass. Short rows
+// fill no tensor cores and are launches more than anything else. Which way is faster is tried
+// (cublas_attention.cpp).
 #include <vector>
 
 #include "exec/device/cuda/attention_tiles.h"

@@ -52,7 +52,7 @@ struct Held {
   }
 };
 __device__ unsigned held_at(int piece) { return (piece * blockDim.x + threadIdx.x) * kPiece; }
-/// All pieces at once: those behind the row's end are read from its last, and count for nothing.
+/// All pieces at once: those past the row's end are read from its last, and ignored.
 template <typename T>
 __device__ void read_row(const T* row, unsigned n, float (&out)[kPieces][kPiece]) {
 #pragma unroll

@@ -199,7 +199,7 @@ Session::Session(const DeviceOptions& options) {
 
 Session::~Session() { close(); }
 
-/// What others wait for goes first: a collective's few blocks find no place beside a full device's otherwise.
+/// Collectives have priority: otherwise their few blocks find no room on a full device.
 void Session::make_streams() {
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "ask for streams' priorities");

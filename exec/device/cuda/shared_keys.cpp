@@ -11,7 +11,7 @@ namespace tandem::exec::cuda {
 
 namespace {
 
-/// One kind of copies, keys or values, beside what they are copies of.
+/// One kind of copies, keys or values, and their originals.
 class Copies {
  public:
   Copies(const AttentionShape& a, int64_t samples, bool values, Precision stored)

@@ -46,7 +46,7 @@ struct Walk {
   }
 };
 
-/// `T`: of the inputs; the output may be stored otherwise. W neighbours at places that count in so many.
+/// `T`: of the inputs; the output may be stored otherwise. Groups of W neighbours.
 template <typename T>
 struct Copied {
   using Input = T;
@@ -149,7 +149,7 @@ __global__ void summed_kernel(Walk<N> kept, Walk<N> summed, F f, Y* y, const T* 
   store(y + base[0][0], load(y + base[0][0]) + total);
 }
 
-/// The same, where outputs are so many that each thread sums W of them alone.
+/// The same if there are enough outputs for each thread to sum W of them alone.
 template <int W, typename F, typename Y, typename T = typename F::Input, int N = F::kOperands>
 __global__ void __launch_bounds__(kThreads)
     alone_kernel(Walk<N, uint32_t> kept, Walk<N, uint32_t> summed, F f, Y* y, const T* a, const T* b) {
@@ -189,7 +189,7 @@ int64_t neighbours_of(const Strided& s, int64_t most) {
   while (most > 1 && !fits(most)) most /= 2;
   return most;
 }
-/// The same in pieces of so many elements.
+/// The same in pieces of that many elements.
 Strided in_pieces(Strided s, int64_t wide) {
   const std::size_t last = s.sizes.size() - 1;
   s.sizes[last] /= wide;

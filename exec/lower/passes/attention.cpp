@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaled dot-product attention; scores are made again in the backward pass.
+// Scaled dot-product attention; scores are recomputed in the backward pass.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace tandem::exec {
 
 namespace {
 
-/// Learned scores start small beside the 1 that scores vary by.
+/// Learned scores start small compared with the 1 that scores vary by.
 constexpr float kScoreBound = 0.02F;
 
 /// Vectors of `size` elements side by side in rows of a tensor {batch x time, row}, from `offset` on.
@@ -278,7 +278,7 @@ class Attention {
     kept_ = keys[1];
   }
 
-  /// Begins with the keys that came first, so that the gradients, which follow one part behind, end where
+  /// Begins with the keys that came first, so that the gradients, which follow one part later, end where
   /// their keys are. `made`: the gradients of q, k and v. Returns how many kernels these are.
   std::size_t ring_backward(const std::vector<TensorId>& made, TensorId q, TensorId log_sums) {
     const Pass pass = Pass::backward_data;
@@ -323,7 +323,7 @@ class Attention {
         {{shape_[0], b.query, queries_.count * queries_.size}, {steps, steps}, {offset, offset}, true}));
   }
 
-  /// Vectors of a packed tensor to a tensor of their own, or back.
+  /// Vectors of a packed tensor to a separate tensor, or back.
   void move(Pass pass, TensorId to, TensorId from, const Vectors& v, bool back) {
     const std::vector<int64_t> there{v.row, v.size, 1}, alone{v.count * v.size, v.size, 1};
     l_.call(make_move(pass, to, from,
@@ -372,8 +372,8 @@ class Attention {
   bool packed_ = false, rotary_ = false, norms_ = false, sinks_ = false;
 };
 
-/// Multi-head latent attention (DeepSeek-AI 2024): heads' keys are put together of what each has of its own
-/// and the part that turns, which all share, and values padded to the width of keys.
+/// Multi-head latent attention (DeepSeek-AI 2024): heads' keys are joined from each head's own part and the
+/// rotated part, which all share, and values are padded to the width of keys.
 class LatentAttention {
  public:
   explicit LatentAttention(LayerCalls& l) : l_(l) {
@@ -453,7 +453,7 @@ class LatentAttention {
                        adds},
                       std::move(kernels)));
   }
-  /// What turns of `heads` vectors of each row, turned, in a tensor of its own.
+  /// What turns of `heads` vectors of each row, turned, in a separate tensor.
   Heads turned(Pass pass, const Heads& from, int64_t heads, std::vector<Kernel> kernels) {
     const Heads alone{l_.scratch(rows() * heads * rope_, true), heads * rope_, heads > 1 ? rope_ : 0, 0};
     move(pass, alone, from, rope_, {}, heads);

@@ -13,7 +13,7 @@ namespace tandem::exec {
 namespace {
 
 /// The kernels of a pass in the model's order (models/layers/experts.cpp): those that put tokens in order
-/// once more behind an exchange are left out, since whoever takes tokens puts them where they belong.
+/// once more after an exchange are left out, since whoever takes tokens puts them where they belong.
 class KernelsInOrder {
  public:
   explicit KernelsInOrder(const std::vector<Kernel>& all, bool sorts) : all_(all), sorts_(sorts) {}

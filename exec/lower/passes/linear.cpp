@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear: y[rows, out] = x[rows, in] W[in, out] + b, one gemm a pass. Where devices have a part of every row
-// each, these are put together before and taken apart again behind.
+// each, these are put together before and taken apart again after.
 #include <algorithm>
 
 #include "exec/lower/passes/calls.h"
@@ -30,7 +30,7 @@ void bias_gradient(LayerCalls& l, std::size_t index, const Sizes& s) {
                    {s.rows, s.out}, {l.lowered().backward_weights.back()}));
 }
 
-/// Parts of rows, as devices gather them one behind the other, to whole rows (`joins`) or back.
+/// Parts of rows, as devices gather them one after another, to whole rows (`joins`) or back.
 void move_parts(LayerCalls& l, Pass pass, TensorId to, TensorId from, const Sizes& s, bool joins,
                 const Kernel& kernel) {
   const int64_t width = l.shape(0).back();
@@ -79,7 +79,7 @@ void tied_linear(LayerCalls& l) {
   const Sizes s = sizes(l, features(l, l.shape(0)));
   const Lowered& w = l.lowered();
   const TensorId table = l.tied(s.out, s.in);
-  // The last parameter, behind the copy of a table that another device holds.
+  // The last parameter, after the copy of a table that another device holds.
   const auto& own = l.weights();
   const bool bias = !own.empty() && own.back().name == "bias";
   std::vector<TensorId> forward{l.out(), l.in(0), table};

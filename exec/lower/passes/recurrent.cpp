@@ -134,7 +134,7 @@ class Stack {
       backward_.push_back(std::move(back));
   }
 
-  /// The two biases stand one behind the other: of the inputs' and of the recurrent product.
+  /// The two biases follow each other: of the inputs' and of the recurrent product.
   void add_bias(std::vector<Call>& back, std::size_t parameter, TensorId dpre, TensorId drecurrent,
                 int64_t rows, int64_t width, const std::vector<Kernel>& kernels) {
     const TensorId sums = l_.scratch(width);

@@ -6,7 +6,7 @@ namespace tandem::exec {
 
 namespace {
 
-/// Features lie innermost, also those of images. Products are of tensors that are stored alike: the factors
+/// Features lie innermost, also those of images. Products are of tensors with equal layout: the factors
 /// are copied to one as activations are, and their gradient is summed in one.
 void scale(LayerCalls& l) {
   const Lowered& w = l.lowered();

@@ -25,7 +25,7 @@ Choice read_choice(std::string_view text) {
   return out;
 }
 
-/// How many of `parts` equal parts of the experts hold one of a token's, in the mean: parts x (1 - C(count -
+/// How many of `parts` equal parts of the experts hold one of a token's, on average: parts x (1 - C(count -
 /// count / parts, active) / C(count, active)).
 double parts_hit(const Choice& c, double parts) {
   double missed = 1;

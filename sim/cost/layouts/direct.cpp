@@ -38,7 +38,7 @@ class Sending {
     for (const auto& members : group.by_node) nodes_.push_back(system_.node_of(members.front()));
   }
   /// The cap of one flow does not bind the sum of several. But what a member sends and receives through host
-  /// memory takes turns: all-to-all of four L40S moves no more for each of them than one flow of their ring
+  /// memory alternates: all-to-all of four L40S moves no more for each of them than one flow of their ring
   /// does.
   void uncap() {
     pattern_.cap = {};

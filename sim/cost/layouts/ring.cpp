@@ -39,7 +39,7 @@ std::vector<RingHop> hops(const System& system, const Group& group, const Ring& 
       across(i, (i + 1) % nodes, 1);
     }
   } else {
-    // One hop in so many leads to the next leaf of the network; the first that does stands for them.
+    // One hop per leaf leads to the next leaf of the network; the first that does stands for them.
     for (const Group::Run& run : group.runs) {
       const std::size_t last = run.first + run.nodes - 1;
       const std::size_t leaf = std::min(nodes_of_leaf(system, group), run.nodes - 1);
