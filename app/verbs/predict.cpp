@@ -117,7 +117,8 @@ int run_predict(const Arguments& arguments) {
   Question question = read_question(arguments);
   question.timeline = format == "json" && !arguments.has("no-timeline");
   if (arguments.has("elasticities")) {
-    if (question.failures) refuse_option("elasticities", "cannot be combined with failures: ask for them apart");
+    if (question.failures)
+      refuse_option("elasticities", "cannot be combined with failures: ask for them apart");
     Progress progress(arguments);
     progress.show("varying each resource of the machine ...");
     const auto all = elasticities(question);
