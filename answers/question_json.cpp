@@ -177,15 +177,7 @@ Question Question::from_json(const Json& document, const Hooks& hooks) {
 }
 
 Question read_located(const Values& values, const Hooks& hooks) {
-  try {
-    return Question::read(values, hooks);
-  } catch (const UsageError& error) {
-    const std::string text = values.located(error.what());
-    if (text == error.what()) throw;
-    throw InputError(text);
-  } catch (const InputError& error) {
-    throw InputError(values.located(error.what()));
-  }
+  return with_places(values, [&] { return Question::read(values, hooks); });
 }
 
 JsonWriter Question::to_json() const {

@@ -65,6 +65,20 @@ class Values {
   std::map<std::string, Place, std::less<>> places_;
 };
 
+/// What `ask` returns. Its errors about an option that is in a document become InputErrors at that place.
+template <typename Ask>
+auto with_places(const Values& values, Ask ask) {
+  try {
+    return ask();
+  } catch (const UsageError& error) {
+    const std::string text = values.located(error.what());
+    if (text == error.what()) throw;
+    throw InputError(text);
+  } catch (const InputError& error) {
+    throw InputError(values.located(error.what()));
+  }
+}
+
 /// A UsageError about an option's value: "--name: what".
 [[noreturn]] void refuse_option(std::string_view name, const std::string& what);
 /// A whole number or a finite real, else UsageError at `place` with the range.

@@ -282,7 +282,7 @@ void SystemReader::host() {
   HostInfo& host = kind().host;
   host.cores = static_cast<int>(spec->integer("cores", 0, 1, 1'000'000));
   host.core_speed = spec->real("core_speed", 1, 1e-3, 1e3);
-  host.jitter = spec->real("jitter", host.jitter, 0, 1);
+  host.jitter = spec->real("jitter", host.jitter, 0, 10);
   storage(*spec, "local", host.local_storage, host.local_limits);
   storage(*spec, "shared", host.shared_storage, host.shared_limits);
   if (const Json* memory = spec->find("memory")) {

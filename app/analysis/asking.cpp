@@ -2,7 +2,9 @@
 #include "app/analysis/asking.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "app/console/output.h"
@@ -51,9 +53,10 @@ Option question_flag() {
           "command line win, --set after the file's; an empty value removes an option of the file"};
 }
 
-Question read_question(const Arguments& arguments) {
-  if (!arguments.has("question")) return Question::read(arguments, hooks(arguments));
-  const Json document = Json::load(arguments.text("question", ""));
+namespace {
+
+/// Those of the file's question, which the command line changes.
+Values asked_values(const Arguments& arguments, const Json& document) {
   Values values = values_of(document);
   for (const Option& option : question_options()) {
     if (!arguments.has(option.name)) continue;
@@ -66,6 +69,36 @@ Question read_question(const Arguments& arguments) {
     values.set(option.name, own);
     values.stands_at(option.name, {});
   }
+  return values;
+}
+
+}  // namespace
+
+Arguments with_question(const Arguments& arguments, const std::vector<Option>& flags) {
+  if (!arguments.has("question")) return arguments;
+  Values values = asked_values(arguments, Json::load(arguments.text("question", "")));
+  const auto named = [](std::string_view name) { return [name](const Option& o) { return o.name == name; }; };
+  std::vector<std::string> unused;
+  for (const Option& option : question_options()) {
+    if (!values.has(option.name) || std::any_of(flags.begin(), flags.end(), named(option.name))) continue;
+    unused.emplace_back(option.name);
+    values.set(option.name, {});
+  }
+  if (!unused.empty())
+    note(arguments, fmt::format("of the question, {} {} not used here", fmt::join(unused, ", "),
+                                unused.size() == 1 ? "is" : "are"));
+  for (const Option& flag : flags) {
+    const auto& all = question_options();
+    if (std::none_of(all.begin(), all.end(), named(flag.name)))
+      values.set(flag.name, arguments.all(flag.name));
+  }
+  return {values, arguments.words()};
+}
+
+Question read_question(const Arguments& arguments) {
+  if (!arguments.has("question")) return Question::read(arguments, hooks(arguments));
+  const Json document = Json::load(arguments.text("question", ""));
+  const Values values = asked_values(arguments, document);
   for (const char* option : {"model", "system"}) {
     if (!values.has(option)) document.fail(fmt::format("the key \"{}\" is missing", option));
   }

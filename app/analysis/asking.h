@@ -12,6 +12,11 @@ Hooks hooks(const Arguments& arguments);
 /// --question FILE with its help.
 Option question_flag();
 
+/// For a verb with some of a question's options among its `flags`: its command line, and what the file of
+/// --question says where the command line is silent. A note names what the file says and the verb lacks.
+/// Throws InputError and UsageError.
+Arguments with_question(const Arguments& arguments, const std::vector<Option>& flags);
+
 /// The question of the options; with --question FILE that of the file, with other given options replacing the
 /// file's. Throws InputError and UsageError.
 Question read_question(const Arguments& arguments);

@@ -22,6 +22,12 @@ constexpr std::string_view kLinks = "links";
 std::string output_folder(const Arguments& arguments) {
   std::string folder = arguments.text("out", ".");
   std::error_code error;
+  const std::string ending = std::filesystem::path(folder).extension().string();
+  if ((ending == ".png" || ending == ".svg") && !std::filesystem::is_directory(folder, error))
+    refuse_option("out",
+                  fmt::format("names the folder for the pictures, which are named after the report and "
+                              "drawn as .png and .svg; \"{}\" looks like a picture",
+                              printable(folder)));
   std::filesystem::create_directories(folder, error);
   if (error)
     throw InputError(fmt::format("{}: cannot make the folder: {}", printable(folder), error.message()));

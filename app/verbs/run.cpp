@@ -8,6 +8,7 @@
 
 #include "answers/progress.h"
 #include "answers/question.h"
+#include "app/analysis/asking.h"
 #include "app/console/cli.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
@@ -158,7 +159,7 @@ int64_t usual_devices(const Execution& e) {
 
 std::unique_ptr<RunRequest> read_request(const Arguments& a) {
   auto request = std::make_unique<RunRequest>(
-      RunRequest{read_model(a, a.required("model", "--model lenet5"), option_place("model")),
+      RunRequest{read_model(a, a.required("model", "lenet5"), option_place("model")),
                  resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
                  resolve_scheme("allreduce", option_place("scheme")),
                  {},
@@ -400,10 +401,10 @@ std::string text(const RunRequest& request, const std::vector<Report>& reports, 
   return out + "\n" + progress;
 }
 
-int run(const Arguments& a) {
+int run_asked(const Arguments& a) {
   const std::string format = format_of(a);
   check_out(a);
-  const auto request = read_request(a);
+  const auto request = with_places(a, [&] { return read_request(a); });
   // Before the first of several runs, not after it.
   for (const int64_t n : request->devices) {
     if (!request->execution.backend->missing().empty()) continue;
@@ -533,10 +534,17 @@ std::vector<Option> run_flags() {
                "measure the gradient noise scale from each worker's gradients and their sum: two workers or "
                "more with --scheme allreduce"}});
   const std::vector<Option> tuning = fine_tuning_flags(), loading = loading_flags();
-  out.insert(out.begin() + 1, tuning.begin(), tuning.end());
+  out.insert(out.begin(), question_flag());
+  out.insert(out.begin() + 2, tuning.begin(), tuning.end());
   out.insert(out.end() - 10, loading.begin(), loading.end());
   return out;
 }
+
+}  // namespace
+
+namespace {
+
+int run(const Arguments& a) { return run_asked(with_question(a, run_flags())); }
 
 }  // namespace
 

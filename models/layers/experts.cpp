@@ -27,10 +27,10 @@ struct Routing {
   bool gathers = false;  ///< partners gather their parts of the sequence for their parts of experts
   bool sums = false;     ///< partners sum the results of their parts of experts
   bool bias = false;
-  bool score_bias = false;            ///< a learned number per expert that is added to its score
-  bool gated = true;                  ///< two products before the activation, one of which is its gate
-  bool limited = false;               ///< gate and the other half are clamped
-  bool drops = false;                 ///< every expert takes exactly its capacity of tokens
+  bool score_bias = false;  ///< a learned number per expert, added to its score where experts are chosen
+  bool gated = true;        ///< two products before the activation, one of which is its gate
+  bool limited = false;     ///< gate and the other half are clamped
+  bool drops = false;       ///< every expert takes exactly its capacity of tokens
   int64_t rank = 0, router_rank = 0;  ///< of LoRA pairs on frozen weights; 0: none
 
   int64_t matrices() const { return gated ? 2 : 1; }

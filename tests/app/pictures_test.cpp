@@ -79,6 +79,20 @@ TEST(Plot, DrawsSoundPicturesOfEightAndOf256Devices) {
   EXPECT_EQ(slurp(scratch.file("p/pod-links.svg")), first) << "the same report gives the same bytes";
 }
 
+TEST(Plot, RefusesAPictureForAFolder) {
+  const Scratch scratch;
+  ASSERT_EQ(tool({"predict", "--model", "lenet5", "--system", "local", "--devices", "1", "--quiet",
+                  "--format", "json", "--out", scratch.file("r.json")})
+                .status,
+            0);
+  for (const char* name : {"speed.svg", "speed.png"}) {
+    const ChildResult refused = tool({"plot", scratch.file("r.json"), "--out", scratch.file(name)});
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.err, ::testing::HasSubstr("looks like a picture"));
+    EXPECT_FALSE(std::filesystem::exists(scratch.file(name)));
+  }
+}
+
 TEST(Plot, TimelineSaysWhoseItIsAndMergesWhatIsTooThin) {
   const Scratch scratch;
   draw(scratch, "r",

@@ -53,6 +53,32 @@ TEST(Run, ReportsInEveryFormat) {
   }
 }
 
+/// The question that was predicted, here; the command line wins, and what a run has no use for is named.
+TEST(Run, AsksTheQuestionOfAReport) {
+  const ChildResult predicted =
+      tool({"predict", "--model", "digits-mlp:hidden=48", "--system", "dgx1-v100", "--scheme",
+            "zero:stage=2,bucket=1KiB", "--devices", "2", "--batch", "4", "--optimizer", "adam", "--format",
+            "json", "--quiet", "--no-timeline"});
+  ASSERT_EQ(predicted.status, 0) << predicted.err;
+  const ChildResult ran = tool(
+      {"run", "--question", "-", "--batch", "6", "--iterations", "4", "--format", "json"}, predicted.out);
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("of the question, system"));
+  const Json document = Json::parse(ran.out, "run");
+  const Json &report = document.at("reports").items().front(), &inputs = report.at("inputs");
+  EXPECT_EQ(report.at("devices").as_int(), 2);
+  EXPECT_EQ(inputs.at("batch_per_device").as_int(), 6);
+  EXPECT_EQ(inputs.at("optimizer").as_text(), "adam");
+  EXPECT_THAT(inputs.at("model").as_text(), HasSubstr("digits-mlp"));
+  EXPECT_THAT(ran.out, HasSubstr("1KiB"));
+  const ChildResult wrong = tool({"run", "--question", "-"},
+                                 "{\"schema\": \"tandem-question-1\",\n\"model\": \"digits-mlp\",\n"
+                                 "\"scheme\": \"alreduce\"}");
+  EXPECT_EQ(wrong.status, 3);
+  EXPECT_THAT(wrong.err, HasSubstr(":3:"));
+  EXPECT_THAT(wrong.err, HasSubstr("allreduce"));
+}
+
 TEST(Run, DividesBatchesAsAsked) {
   const ChildResult named = tool({"run", "--model", "digits-mlp", "--data", "digits", "--iterations", "4",
                                   "--batch-split", "12,4", "--format", "json"});

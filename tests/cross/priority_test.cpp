@@ -149,7 +149,8 @@ TEST(Priority, OfPushesLetsTheFirstLayerPass) {
   const System system = System::load("5090-2x", {{"nodes", "3"}, {"network.bandwidth", "10Gbit/s"}});
   const auto keys = [&](const ResolvedScheme& scheme) {
     std::vector<uint32_t> out;
-    for (const Op& op : make_plan(question(scheme, system)).program->roles[0].ops) {
+    const BoundProgram plan = make_plan(question(scheme, system));
+    for (const Op& op : plan.program->roles[0].ops) {
       if (op.kind == OpKind::send) out.push_back(op.key);
     }
     return out;
