@@ -86,11 +86,11 @@ Cluster cluster_of(int64_t devices, int64_t nodes) {
 /// Refuses before hours of work what would fail after them.
 void read_checkpoint(const Arguments& a, RunRequest& request) {
   if (a.has("resume"))
-    request.start = load_checkpoint(a.required("checkpoint", "--checkpoint state.tandem"), request.graph,
+    request.start = load_checkpoint(a.required("checkpoint", "state.tandem"), request.graph,
                                     *request.execution.job.optimizer);
   if (request.start) request.execution.start = &*request.start;
   if (a.has("checkpoint-every")) {
-    a.required("checkpoint", "--checkpoint state.tandem");
+    a.required("checkpoint", "state.tandem");
     if (a.has("target-loss")) throw UsageError("--target-loss and --checkpoint-every cannot be combined");
     if (ranks().several())
       throw UsageError("--checkpoint-every is for one process: under mpirun the state is kept at the end");
