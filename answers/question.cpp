@@ -229,7 +229,7 @@ System load_system(const std::string& system, const System::Sets& sets, const Pl
 }  // namespace
 
 Graph read_model(const Values& values, const std::string& model, const Place& place, const Hooks& hooks) {
-  Graph graph = load_graph(model, place);
+  Graph graph = values.within("model", [&] { return load_graph(model, place); });
   const std::string part = left_out_of_hf_config(graph.summary());
   if (!part.empty() && hooks.note) hooks.note(part);
   if (values.has("adapter"))
@@ -339,7 +339,8 @@ Question question_of(const Values& values, const Hooks& hooks, const Question* l
   const System::Sets sets = asked_sets(values);
   const auto system = [&] {
     const bool known = like != nullptr && same(values, like->given, {"system"});
-    if (!known) return load_system(name, sets, values.place("system"));
+    if (!known)
+      return values.within("system", [&] { return load_system(name, sets, values.place("system")); });
     return sets == like->sets ? like->system : like->system.with(sets);
   };
   Question q{.given = values,

@@ -111,6 +111,7 @@ Values options_in(const Json& question) {
     if (out.has(option.name)) value.fail(fmt::format("\"{}\" is there twice", option.name));
     out.set(option.name, words_of(value, option));
     out.stands_at(option.name, value.place());
+    if (value.is_object()) out.holds(option.name, value);
   }
   return out;
 }

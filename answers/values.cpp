@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <regex>
 
 #include "base/text.h"
 
@@ -102,6 +103,7 @@ double parse_real(std::string_view text, double low, double high, const Place& p
 }
 
 void Values::set(std::string_view name, std::vector<std::string> values) {
+  documents_.erase(std::string(name));
   if (values.empty()) {
     values_.erase(std::string(name));
   } else {
@@ -112,6 +114,43 @@ void Values::set(std::string_view name, std::vector<std::string> values) {
 Place Values::place(std::string_view name) const {
   const auto at = places_.find(name);
   return at == places_.end() ? Place{} : at->second;
+}
+
+void Values::holds(std::string_view name, const Json& document) {
+  documents_[std::string(name)] = std::make_shared<const Json>(document);
+}
+
+namespace {
+
+/// Places of a document's values, in one order for equal documents.
+void append_places(const Json& value, std::vector<Place>& to) {
+  to.push_back(value.place());
+  if (value.is_array()) {
+    for (const Json& item : value.items()) append_places(item, to);
+  } else if (value.is_object()) {
+    for (const auto& [key, member] : value.members()) append_places(member, to);
+  }
+}
+
+}  // namespace
+
+std::string Values::within_file(std::string_view name, std::string_view message) const {
+  const auto at = documents_.find(name);
+  std::smatch found;
+  const std::string text(message);
+  static const std::regex placed(R"(^(\w+):(\d{1,9}):(\d{1,9}): )");
+  if (at == documents_.end() || !std::regex_search(text, found, placed) || found[1].str() != name)
+    return text;
+  const std::pair wanted(std::stoi(found[2]), std::stoi(found[3]));
+  std::vector<Place> here, there;
+  append_places(Json::parse(this->text(name, ""), std::string(name)), here);
+  append_places(*at->second, there);
+  TANDEM_CHECK(here.size() == there.size());
+  std::size_t blamed = 0;  // the last value that begins before the place
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    if (std::pair(here[i].line, here[i].column) <= wanted) blamed = i;
+  }
+  return fmt::format("{}: {}: {}", there[blamed].text(), name, found.suffix().str());
 }
 
 std::string Values::located(std::string_view message) const {

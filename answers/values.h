@@ -3,12 +3,14 @@
 // Values of options, wherever they were written: on a command line or in a JSON document.
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "answers/option.h"
 #include "base/error.h"
+#include "base/json.h"
 
 namespace tandem::answers {
 
@@ -55,6 +57,18 @@ class Values {
   /// Where an option's value is in a document; unknown on a command line.
   void stands_at(std::string_view name, Place place) { places_[std::string(name)] = std::move(place); }
   Place place(std::string_view name) const;
+  /// The option's value is the text of this document, which keeps its places.
+  void holds(std::string_view name, const Json& document);
+  /// What `read` returns of the option's value. Where that is a document, an InputError that names a place in
+  /// its text ("model:1:8: ...") names the place in the file that holds it instead.
+  template <typename Read>
+  auto within(std::string_view name, Read read) const {
+    try {
+      return read();
+    } catch (const InputError& error) {
+      throw InputError(within_file(name, error.what()));
+    }
+  }
   /// An error text about an option ("--batch: ..."), with its place in the document if known.
   std::string located(std::string_view message) const;
   /// All of them, from any source.
@@ -63,6 +77,9 @@ class Values {
  private:
   std::map<std::string, std::vector<std::string>, std::less<>> values_;
   std::map<std::string, Place, std::less<>> places_;
+  std::map<std::string, std::shared_ptr<const Json>, std::less<>> documents_;
+
+  std::string within_file(std::string_view name, std::string_view message) const;
 };
 
 /// What `ask` returns. Its errors about an option that is in a document become InputErrors at that place.

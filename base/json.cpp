@@ -100,7 +100,10 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     end_ = read_;
     return true;
   }
-  bool parse_error(std::size_t byte, const std::string&, const nlohmann::detail::exception& e) override {
+  bool parse_error(std::size_t byte, const std::string& read, const nlohmann::detail::exception& e) override {
+    constexpr int kOverflow = 406;
+    if (e.id == kOverflow)
+      throw InputError(here(token()), fmt::format("the number {} is too large", printable(read)));
     std::string why = e.what();
     for (const char* mark : {"; last read", ": syntax error "}) {
       const auto at = why.find(mark);

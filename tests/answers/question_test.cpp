@@ -201,6 +201,22 @@ TEST(Questions, AreRefusedAtTheirPlaceWithTheNearestName) {
   expect_refused(R"({"schema": "tandem-reports-2", "reports": []})", "no report");
 }
 
+/// A model or machine that a question holds whole is refused where its fault is, not where it begins.
+TEST(Questions, AreRefusedInsideTheDocumentsThatTheyHold) {
+  expect_refused(
+      "{\"schema\": \"tandem-question-1\", \"system\": \"local\",\n"
+      " \"model\": {\"name\": \"m\", \"inputs\": {\"x\": [1, 4, 4]},\n"
+      "  \"layers\": [\n"
+      "    {\"name\": \"a\", \"type\": \"relu\"},\n"
+      "    {\"name\": \"b\", \"type\": \"rely\"}]}}",
+      "q.json:5:");
+  expect_refused(
+      "{\"schema\": \"tandem-question-1\", \"model\": \"lenet5\",\n"
+      " \"system\": {\"extends\": \"dgx1-v100\",\n"
+      "  \"host\": {\"cores\": \"many\"}}}",
+      "q.json:3:");
+}
+
 TEST(Questions, HaveTheFallbacksOfTheirTable) {
   const Question q = Question::of({{"model", "lenet5"}, {"system", "dgx1-v100"}});
   for (const Option& option : question_options()) {

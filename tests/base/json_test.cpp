@@ -45,7 +45,7 @@ TEST(Json, RemembersWhereValuesStand) {
 TEST(Json, RefusesHostileText) {
   EXPECT_THAT(refusal("{\"a\": 1,\n \"a\": 2}"), StartsWith("f.json:2:"));
   EXPECT_THAT(refusal("{\"a\": 1"), StartsWith("f.json:1:"));
-  EXPECT_THAT(refusal("{\"a\": 1e999}"), StartsWith("f.json:1:"));
+  EXPECT_THAT(refusal("{\"a\": 1e999}"), ::testing::Eq("f.json:1:7: the number 1e999 is too large"));
   EXPECT_THAT(refusal("[18446744073709551615]"), HasSubstr("does not fit"));
   EXPECT_THAT(refusal("{} {}"), StartsWith("f.json:1:"));
   EXPECT_THAT(refusal("[NaN]"), StartsWith("f.json:1:"));
