@@ -14,9 +14,9 @@ class Launcher : public ::testing::Test {
  protected:
   void SetUp() override {
     namespace fs = std::filesystem;
-    for (const char* folder :
-         {"bin", "a tree", "a tree/base", "a tree/models", "a tree/topologies", "a tree/schemes",
-          "a tree/sim", "a tree/calibration", "a tree/app", "a tree/cmake", "a tree/tests"}) {
+    for (const char* folder : {"bin", "a tree", "a tree/base", "a tree/models", "a tree/topologies",
+                               "a tree/schemes", "a tree/sim", "a tree/answers", "a tree/include",
+                               "a tree/calibration", "a tree/app", "a tree/cmake", "a tree/tests"}) {
       fs::create_directories(scratch_.file(folder));
     }
     fs::copy_file(std::string(TANDEM_ROOT) + "/tandem", scratch_.file("a tree/tandem"));
@@ -74,12 +74,14 @@ TEST_F(Launcher, DoesNothingWhenUpToDate) {
 
 TEST_F(Launcher, BuildsAgainAfterAChangeOnly) {
   ASSERT_EQ(launch("x").status, 0);
-  forget();
-  const ChildResult result =
-      launch("again", "sleep 0.05; touch '" + scratch_.file("a tree/app/main.cpp") + "'");
-  EXPECT_EQ(result.out, "ran:again\n");
-  EXPECT_THAT(log(), HasSubstr("ninja"));
-  EXPECT_EQ(log().find("cmake --preset"), std::string::npos);
+  for (const char* changed : {"app/main.cpp", "answers/answer.cpp", "include/tandem.h"}) {
+    forget();
+    const ChildResult result =
+        launch("again", "sleep 0.05; touch '" + scratch_.file(std::string("a tree/") + changed) + "'");
+    EXPECT_EQ(result.out, "ran:again\n");
+    EXPECT_THAT(log(), HasSubstr("ninja")) << changed;
+    EXPECT_EQ(log().find("cmake --preset"), std::string::npos);
+  }
   forget();
   launch("again", "sleep 0.05; touch '" + scratch_.file("a tree/tests/x_test.cpp") + "'");
   EXPECT_EQ(log(), "") << "a changed test does not concern the program";

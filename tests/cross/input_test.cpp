@@ -130,7 +130,7 @@ TEST_F(Pictures, ThatDoNotFitAreRefused) {
   };
   Execution e = execution(files, scheme, 1);
   e.job.loading.on_device = true;
-  refused(e, "predictions alone");
+  refused(e, "only in predictions");
   const Graph text = Graph::load("transformer-tiny"), flat = Graph::load("digits-mlp");
   e = execution(files, scheme, 1);
   e.job.graph = &text;
