@@ -116,8 +116,6 @@ Linear average_of(const Averaging& rule) {
   using Rule = Averaging::Rule;
   const double r = rule.rate, w = rule.weight;
   switch (rule.rule) {
-    case Rule::none:
-      break;
     case Rule::elastic:
       return {{{1 - w, w, 0}, {r, 1 - r, 0}, {0, 0, 0}}};
     case Rule::momentum:
@@ -125,8 +123,9 @@ Linear average_of(const Averaging& rule) {
     case Rule::nesterov:
       return {
           {{r * (1 + w), 1 - r * (1 + w), r * w * w}, {r * (1 + w), 1 - r * (1 + w), r * w * w}, {1, -1, w}}};
+    default:
+      return {{{1, 0, 0}, {1, 0, 0}, {0, 0, 0}}};
   }
-  return {{{1, 0, 0}, {1, 0, 0}, {0, 0, 0}}};
 }
 
 void average_moments(const Linear& t, Moments& m) {

@@ -243,7 +243,7 @@ class Parser {
     const auto first = text.find(':'), second = text.find(':', std::min(first, text.size() - 1) + 1);
     if (first == std::string_view::npos || second == std::string_view::npos)
       fail("expected averaging=rule:rate:weight");
-    to = {enumerator<Averaging::Rule>(text.substr(0, first), 4),
+    to = {enumerator<Averaging::Rule>(text.substr(0, first), std::ssize(Averaging::kNames)),
           real(text.substr(first + 1, second - first - 1)), real(text.substr(second + 1))};
   }
 

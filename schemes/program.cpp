@@ -53,10 +53,7 @@ std::string_view name(Address address) {
   return names[static_cast<std::size_t>(address)];
 }
 
-std::string_view name(Averaging::Rule rule) {
-  constexpr std::string_view names[] = {"none", "momentum", "nesterov", "elastic"};
-  return names[static_cast<std::size_t>(rule)];
-}
+std::string_view name(Averaging::Rule rule) { return Averaging::kNames[static_cast<std::size_t>(rule)]; }
 
 std::string_view name(Compression::Kind kind) {
   constexpr std::string_view names[] = {"none", "int8", "topk", "powersgd"};

@@ -24,6 +24,7 @@ struct Averaging {
     nesterov,  ///< v as above; a += rate (m - a + weight v); x = a
     elastic,   ///< x += weight (a - x); a += rate (m - a), with the a of before
   };
+  static constexpr std::string_view kNames[] = {"none", "momentum", "nesterov", "elastic"};
   Rule rule = Rule::none;
   double rate = 1, weight = 0;
   bool operator==(const Averaging&) const = default;

@@ -151,7 +151,7 @@ Kernel accumulation_kernel(int64_t elements, int64_t micro_batches) {
 }
 
 Kernel averaging_kernel(const Averaging& rule, int64_t elements) {
-  const bool elastic = rule.rule == Averaging::Rule::elastic, own = elastic && rule.rate == 0;
+  const bool elastic = rule.rule == Averaging::Rule::elastic, own = rule.rate == 0;  // the anchor stays
   // Parameters, mean and anchor, and where there is one the velocity.
   const int64_t velocity = !elastic && rule.weight != 0 ? 1 : 0;
   Kernel k;
