@@ -23,8 +23,13 @@ struct Averaging {
     momentum,  ///< v = weight v + (m - a); a += rate v; x = a
     nesterov,  ///< v as above; a += rate (m - a + weight v); x = a
     elastic,   ///< x += weight (a - x); a += rate (m - a), with the a of before
+    movement,  ///< x -= a: what a worker has moved since a came from the server
+    /// A server's, where m is such a movement and n workers push: a += rate m / n, d += m; with every n-th
+    /// v = weight v + d, a += rate weight v / n, d = 0.
+    delayed,
   };
-  static constexpr std::string_view kNames[] = {"none", "momentum", "nesterov", "elastic"};
+  static constexpr std::string_view kNames[] = {"none",    "momentum", "nesterov",
+                                                "elastic", "movement", "delayed"};
   Rule rule = Rule::none;
   double rate = 1, weight = 0;
   bool operator==(const Averaging&) const = default;

@@ -42,12 +42,18 @@ void find_exchanges(const Program& program, SyncShape& out) {
     out.averaging = store.averaging;
     return;
   }
-  const double pull = store.averaging.rate;
-  if (pull < 1) out.averaging = {Averaging::Rule::elastic, std::min(1.0, pull * out.models), pull};
   const Role& role = program.roles[0];
   for (uint32_t i = 0; i < role.ops.size(); ++i) {
     if (role.ops[i].kind == OpKind::send) out.period = role.ops[i].every;
   }
+  if (store.averaging.rule ==
+      Averaging::Rule::delayed) {  // over a round Nesterov's step of the mean movement
+    out.models /= store.shares;
+    out.averaging = {Averaging::Rule::nesterov, store.averaging.rate, store.averaging.weight};
+    return;
+  }
+  const double pull = store.averaging.rate;
+  if (pull < 1) out.averaging = {Averaging::Rule::elastic, std::min(1.0, pull * out.models), pull};
 }
 
 }  // namespace

@@ -31,6 +31,21 @@ void elastic_step(int64_t n, float rate, float weight, std::span<float* const> o
   }
 }
 
+/// Of x, m, a and, where there is momentum, v and d; without a weight the round goes on.
+void delayed_step(int64_t n, float rate, float weight, std::span<float* const> o) {
+  const float* m = o[1];
+  float *a = o[2], *v = o[3], *d = o[4];
+  for (int64_t i = 0; i < n; ++i) {
+    a[i] += rate * m[i];
+    if (v == nullptr) continue;
+    d[i] += m[i];
+    if (weight == 0) continue;
+    v[i] = weight * v[i] + d[i];
+    a[i] += rate * weight * v[i];
+    d[i] = 0;
+  }
+}
+
 }  // namespace
 
 std::function<void(std::span<float* const> operands)> host_average(const Call& call) {
@@ -39,6 +54,12 @@ std::function<void(std::span<float* const> operands)> host_average(const Call& c
   const float rate = call.scalars.at(0), weight = call.scalars.at(1);
   if (rule == Averaging::Rule::elastic)
     return [=](std::span<float* const> o) { elastic_step(n, rate, weight, o); };
+  if (rule == Averaging::Rule::movement)
+    return [=](std::span<float* const> o) {
+      for (int64_t i = 0; i < n; ++i) o[0][i] -= o[2][i];
+    };
+  if (rule == Averaging::Rule::delayed)
+    return [=](std::span<float* const> o) { delayed_step(n, rate, weight, o); };
   return [=, nesterov = rule == Averaging::Rule::nesterov](std::span<float* const> o) {
     outer_step(n, nesterov, rate, weight, o);
   };

@@ -14,6 +14,26 @@
 
 namespace tandem::exec {
 
+namespace {
+
+/// Receives movements of `workers`; `elements`: of the model, whose velocity it keeps, and the sum of a
+/// round.
+Merge delayed_merge(const Averaging& rule, int64_t workers, int64_t elements,
+                    const std::unique_ptr<ParameterStore>& store) {
+  const bool momentum = rule.weight != 0;
+  auto kept = std::make_shared<std::vector<float>>(momentum ? 2 * static_cast<std::size_t>(elements) : 0);
+  return [=, &store](const Slice& slice, const float* movement, int64_t version, int64_t) {
+    const Averaging step{rule.rule, rule.rate / static_cast<double>(workers),
+                         version % workers == 0 ? rule.weight : 0};
+    float* const velocity = momentum ? kept->data() + slice.first : nullptr;
+    float* const operands[] = {nullptr, const_cast<float*>(movement), store->at(slice), velocity,
+                               momentum ? velocity + elements : nullptr};
+    host_average(average_call(step, slice.elements))(operands);
+  };
+}
+
+}  // namespace
+
 void Run::make_store() {
   if (program_.stores.empty()) return;
   const Store& rules = program_.stores[0];
@@ -176,6 +196,8 @@ Step Run::step_of_workers() {
 /// Receives parameters, or the sum of `batch` workers', towards whose mean the anchor in the store moves.
 Merge Run::averaging_merge(const std::function<std::size_t(const Slice&)>& server_of) {
   const Averaging& rule = program_.stores[0].averaging;
+  if (rule.rule == Averaging::Rule::delayed)
+    return delayed_merge(rule, pushing(), execution_graph().parameters(), store_);
   auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
   for_each_slice([&](const Slice& slice) {
     const std::pair key{server_of(slice), slice.elements};

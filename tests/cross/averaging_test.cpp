@@ -94,6 +94,53 @@ TEST(Averaging, TrainsAsThePapersSay) {
   }
 }
 
+/// Liu et al. 2024, algorithm 3 with one worker, of one or two devices: every movement ends a round, which is
+/// DiLoCo's step.
+TEST(Averaging, OneAsynchronousWorkerIsDiLoCo) {
+  constexpr int32_t kIterations = 13, kEvery = 3;
+  const ResolvedScheme scheme = resolve_scheme("async-diloco:every=3,worker=node", {});
+  for (const Backend& backend : backends()) {
+    SCOPED_TRACE(backend.name);
+    Execution e = execution({"async-diloco", {2, 1, 2}}, scheme, "cpu", kIterations);
+    e.backend = &backend;
+    e.integer_gradients = true;
+    const ExecutionResult r = execute(e, {false, false, true});
+    for (std::size_t i = 0; i < r.parameters.size(); ++i) {
+      Recurrence own{{0}, 0, 0};
+      for (int32_t t = 0; t < kIterations; ++t) {
+        for (uint32_t w = 0; w < 2; ++w)  // integer gradients are summed
+          own.x[0] -= integer_gradient(w, static_cast<uint32_t>(t), static_cast<int64_t>(i));
+        if ((t + 1) % kEvery == 0) diloco(own);
+      }
+      ASSERT_NEAR(r.parameters[i], own.anchor, 1e-3) << i;
+    }
+  }
+}
+
+/// What two workers moved counts half each, in whatever order it arrives; the first has seen its own movement
+/// in any case.
+TEST(Averaging, AsynchronousWorkersShareTheOuterRate) {
+  constexpr int32_t kEvery = 4;
+  const ResolvedScheme scheme = resolve_scheme("async-diloco:every=4,outer=sgd,outer-rate=0.5", {});
+  Execution e = execution({"async-diloco", {2, 1, 2}}, scheme, "cpu", kEvery);
+  e.integer_gradients = true;
+  const ExecutionResult r = execute(e, {false, false, true});
+  bool saw = false, missed = false;
+  for (std::size_t i = 0; i < r.parameters.size(); ++i) {
+    double moved[2] = {0, 0};
+    for (uint32_t t = 0; t < kEvery; ++t) {
+      for (uint32_t w = 0; w < 2; ++w) moved[w] -= integer_gradient(w, t, static_cast<int64_t>(i));
+    }
+    const double alone = 0.25 * moved[0], both = alone + 0.25 * moved[1];
+    const bool is_alone = std::abs(r.parameters[i] - alone) < 1e-4,
+               is_both = std::abs(r.parameters[i] - both) < 1e-4;
+    ASSERT_TRUE(is_alone || is_both) << i << ": " << r.parameters[i];
+    saw = saw || !is_alone;
+    missed = missed || !is_both;
+  }
+  EXPECT_FALSE(saw && missed) << "one push and one pull of everything";
+}
+
 /// Twelve iterations at once, and six and six with what a checkpoint holds in between.
 TEST(Averaging, GoesOnFromACheckpoint) {
   const ResolvedScheme scheme = resolve_scheme("diloco:every=3", {});

@@ -58,6 +58,7 @@ TEST(Execute, StalenessIsCountedAfterWarmup) {
   constexpr int64_t kWarmup = 10;
   const std::pair<const char*, int64_t> schemes[] = {{"parameter-server:mode=async,overlap=off", 1},
                                                      {"elastic-averaging:mode=async,every=5", 5},
+                                                     {"async-diloco:every=5", 5},
                                                      {"gossip", 1}};
   for (const auto& [text, every] : schemes) {
     const Setting s{text, {4, 1, 4}};

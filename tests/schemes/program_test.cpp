@@ -68,7 +68,7 @@ TEST(Program, PrintParsePrintIsTheIdentity) {
 
 TEST(Program, AveragingAndItsTurnsArePrinted) {
   for (const char* text :
-       {"diloco:outer-rate=0.123456789", "elastic-averaging:mode=async", "gossip", "post-local-sgd:after=7",
+       {"diloco:outer-rate=0.123456789", "elastic-averaging:mode=async", "async-diloco", "gossip", "post-local-sgd:after=7",
         "delayed-allreduce:delay=2", "parameter-server:mode=async,rate=delay-adaptive",
         "parameter-server:server=gpu,placement=largest-first,bucket=0B,pull=separate",
         "allreduce:compression=topk,density=0.125", "allreduce:compression=powersgd,error-feedback=off"}) {

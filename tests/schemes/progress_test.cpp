@@ -120,6 +120,11 @@ TEST(Progress, ShapesOfSchemesThatAverage) {
   EXPECT_NEAR(shape("elastic-averaging:every=10,rate=0.9,mode=async", 4).mixing, 1 - 0.9 / 4, 1e-9);
   EXPECT_EQ(shape("elastic-averaging:every=10,mode=async", 4).period, 10);
   EXPECT_NEAR(shape("elastic-averaging:every=10,rate=0.9,mode=async", 4).averaging.rate, 0.9, 1e-9);
+  // A round of all workers' movements is one step of the outer optimiser.
+  const SyncShape nodes = shape("async-diloco:every=20,outer-rate=0.5,outer-momentum=0.8", 4);
+  EXPECT_EQ(nodes.period, 20);
+  EXPECT_EQ(nodes.models, 4);
+  EXPECT_EQ(nodes.averaging, (Averaging{Averaging::Rule::nesterov, 0.5, 0.8}));
   EXPECT_EQ(shape("parameter-averaging:through=cpu,every=5", 4).averaging.rule, Averaging::Rule::none);
   EXPECT_EQ(shape("parameter-averaging:through=cpu,every=5", 4).mixing, 0);
   // Two partners are alike behind each average; of four an exchange leaves 2/3 of the squared distance.

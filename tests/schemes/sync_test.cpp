@@ -37,6 +37,8 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"local-sgd", "local-sgd"},
     {"diloco", "diloco"},
     {"bmuf", "bmuf"},
+    {"async-diloco", "async-diloco:every=4"},
+    {"async-diloco_node", "async-diloco:worker=node,server=nodes,bucket=64KiB"},
     {"elastic-averaging", "elastic-averaging"},
     {"elastic-averaging_async", "elastic-averaging:mode=async,every=4"},
     {"post-local-sgd", "post-local-sgd:bucket=64KiB"},

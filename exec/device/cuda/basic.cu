@@ -267,6 +267,11 @@ __global__ void elastic_kernel(int64_t n, float rate, float weight, float* x, co
   }
 }
 
+__global__ void movement_kernel(int64_t n, float* x, const float* a) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = global_index(); i < n; i += stride) x[i] -= a[i];
+}
+
 Prepared average(const Call& c) {
   const int64_t n = c.shape[0];
   const auto rule = static_cast<Averaging::Rule>(c.shape[1]);
@@ -277,6 +282,8 @@ Prepared average(const Call& c) {
     if (rule == Averaging::Rule::elastic)
       launch(elastic_kernel, blocks, kThreads, l.stream, n, rate, weight, l.operands[0], l.operands[1],
              l.operands[2]);
+    else if (rule == Averaging::Rule::movement)
+      launch(movement_kernel, blocks, kThreads, l.stream, n, l.operands[0], l.operands[2]);
     else
       launch(outer_kernel, blocks, kThreads, l.stream, n, rule == Averaging::Rule::nesterov, rate, weight,
              l.operands[0], l.operands[1], l.operands[2], weight != 0 ? l.operands[3] : nullptr);
