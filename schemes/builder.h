@@ -64,6 +64,7 @@ class Builder {
   void micro_batches(int64_t count) { program_.micro_batches = static_cast<int32_t>(count); }
   void shard(Sharding sharding) { program_.sharding = sharding; }
   Program& program() { return program_; }
+  const Program& program() const { return program_; }
   /// Index of a new task, for as many ops as do the same.
   uint32_t task(Task task);
   /// `op` waits until the compute lane of its role has done the iteration before, whatever ops that gets.

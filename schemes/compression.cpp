@@ -174,7 +174,16 @@ Compression read_compression(const Options& o) {
   return c;
 }
 
-int64_t compressed_words(const Program& program, const Graph& graph) {
+int64_t compressing_members(const Program& program, const Role& role) {
+  int64_t members = 1;
+  role.ops.each_distinct([&](const Op& op, int64_t) {
+    if (op.kind == OpKind::collective && op.payload == Payload::compressed)
+      members = role.mesh.members(program.collectives[op.what].axes);
+  });
+  return members;
+}
+
+int64_t compressed_words(const Program& program, uint32_t role, const Graph& graph) {
   if (program.compression.kind == Compression::Kind::none) return 0;
   int64_t sum = 0;
   if (!program.stores.empty()) {
@@ -186,8 +195,10 @@ int64_t compressed_words(const Program& program, const Graph& graph) {
     }
     return sum;
   }
-  for (const Bucket& b : program.buckets)
-    sum += CompressedBucket(program.compression, graph, b, program.roles[0].mesh.size()).words();
+  const int64_t members = compressing_members(program, program.roles[role]);
+  for (const Bucket& b : program.buckets) {
+    if (b.role == role) sum += CompressedBucket(program.compression, graph, b, members).words();
+  }
   return sum;
 }
 

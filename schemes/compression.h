@@ -52,9 +52,17 @@ int64_t pushed_words(const Compression& rule, int64_t elements, int64_t shards);
 Compression read_compression(const Options& options);
 inline constexpr OptionSpec kDensityOption{
     "density", OptionSpec::Type::real, "0.01", "topk: share of the gradients that travels", "", 1e-6, 1};
+inline constexpr OptionSpec kRankOption{
+    "rank", OptionSpec::Type::count, "2", "powersgd: columns of the thin matrices", "", 1, 1024};
+inline constexpr OptionSpec kErrorFeedbackOption{
+    "error-feedback", OptionSpec::Type::flag, "on",
+    "int8, topk, powersgd: what was left out is added to the next gradients"};
 
-/// Of a worker's buffers for all buckets; 0 without compression.
-int64_t compressed_words(const Program& program, const Graph& graph);
+/// Of the buffers that a device of the role, which holds `graph`, has for all its buckets; 0 without
+/// compression.
+int64_t compressed_words(const Program& program, uint32_t role, const Graph& graph);
+/// Devices whose compressed gradients are summed: members of the role's groups.
+int64_t compressing_members(const Program& program, const Role& role);
 /// Vectors as long as the flat parameters, in fp32, of what was left out.
 inline int64_t feedback_vectors(const Program& program) {
   return program.compression.kind != Compression::Kind::none && program.compression.feedback ? 1 : 0;

@@ -44,9 +44,10 @@ Keeps keeps_of(std::string_view word, bool pipeline) {
 
 /// "auto" is set when it is known how gradients travel (set_bucket).
 void read_bucket(GridSplit& split, const Options& o) {
-  split.first_buckets = o.text("bucket") == "auto";
-  if (!split.first_buckets) split.bucket = parse_bytes(o.text("bucket"));
-  if (!o.flag("overlap-reduce")) split.bucket = BucketRule::kEndless, split.first_buckets = false;
+  split.gradients.first_buckets = o.text("bucket") == "auto";
+  if (!split.gradients.first_buckets) split.gradients.bucket = parse_bytes(o.text("bucket"));
+  if (!o.flag("overlap-reduce"))
+    split.gradients.bucket = BucketRule::kEndless, split.gradients.first_buckets = false;
 }
 
 /// Devices that hold the model once.
@@ -169,15 +170,15 @@ GridSplit hybrid_split(const Options& o, int64_t devices) {
 }
 
 void set_gradient_bytes(GridSplit& split, int64_t bytes) {
-  split.gradient = bytes;
-  if (!split.first_buckets) return;
-  split.bucket = Bytes{bytes} * std::max<int64_t>(40'000'000, 1'000'000 * split.holders(false));
+  split.gradients.element = bytes;
+  if (!split.gradients.first_buckets) return;
+  split.gradients.bucket = Bytes{bytes} * std::max<int64_t>(40'000'000, 1'000'000 * split.holders(false));
 }
 
 GridSplit pipeline_split(const Options& o, int64_t devices) {
   GridSplit split;
   split.size[kPipeline] = devices;
-  split.bucket = BucketRule::kEndless;
+  split.gradients.bucket = BucketRule::kEndless;
   set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"), o.text("overlap-p2p"));
   split.cut = read_cut(o.text("cut"));
   return split;
@@ -186,7 +187,7 @@ GridSplit pipeline_split(const Options& o, int64_t devices) {
 GridSplit layer_split(const Options&, int64_t devices) {
   GridSplit split;
   split.size[kPipeline] = devices;
-  split.bucket = BucketRule::kEndless;
+  split.gradients.bucket = BucketRule::kEndless;
   set_schedule(split, "gpipe", 1, 1);
   return split;
 }
@@ -195,7 +196,7 @@ GridSplit tensor_split(const Options& o, int64_t devices) {
   GridSplit split;
   split.size[kTensor] = devices;
   split.sequence = o.flag("sequence") && devices > 1;
-  split.bucket = BucketRule::kEndless;
+  split.gradients.bucket = BucketRule::kEndless;
   set_schedule(split, "1f1b", o.count("microbatches"), 1);
   return split;
 }

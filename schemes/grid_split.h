@@ -35,6 +35,16 @@ struct OuterStep {
   std::string algorithm = "auto";
 };
 
+/// How gradients travel to their sums.
+struct GradientTravel {
+  Bytes bucket;  ///< of those that travel together
+  /// Only the first stage's first chunk has several buckets: nothing is under way before the others' end
+  /// (Megatron-Core, model chunks with disable_bucketing, and stages after the first).
+  bool first_buckets = false;
+  int64_t element = 4;  ///< bytes of one
+  Compression compression = {};
+};
+
 struct GridSplit {
   std::array<int64_t, kGridAxes> size{1, 1, 1, 1, 1, 1, 1};
   /// The last varies fastest. Always data, pipeline and tensor; the others where their size is not 1.
@@ -56,12 +66,8 @@ struct GridSplit {
   bool keeps_inputs = false;
   /// [axis]: parameters are sharded over those of its devices alone that are on one node, if any.
   std::array<bool, kGridAxes> between_nodes{};
-  Bytes bucket;
-  /// Only the first stage's first chunk has several buckets: nothing is under way before the others' end
-  /// (Megatron-Core, model chunks with disable_bucketing, and stages after the first).
-  bool first_buckets = false;
   CutBy cut = CutBy::automatic;  ///< into stages
-  int64_t gradient = 4;          ///< bytes of one
+  GradientTravel gradients;
   OuterStep outer;
 
   /// Parameters are gathered once a step and gradients scattered once, after all passes of a chunk, as

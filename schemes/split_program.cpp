@@ -15,6 +15,7 @@
 #include "schemes/stage.h"
 #include "schemes/stage_average.h"
 #include "schemes/stage_messages.h"
+#include "schemes/stage_sums.h"
 #include "schemes/training.h"
 
 namespace tandem::schemes {
@@ -54,6 +55,7 @@ class Hybrid {
     OpId last_compute;
     OpId sent;                        ///< what the next pass waits for, where it does
     std::vector<OpId> made, reduced;  ///< [bucket]; made: all that the chunk does
+    std::vector<BucketSum> sums;      ///< [bucket], where gradients are compressed
     std::vector<OpId> gathered;       ///< [bucket]: the first of a step, of sharded parameters
     /// (chunk, micro-batch) -> the sum that its inputs' gradients end with: what the gradients of parameters
     /// wait for that are made apart.
@@ -65,8 +67,7 @@ class Hybrid {
     uint32_t channel = 0;
   };
 
-  int64_t stages() const { return split_.shape.stages; }
-  /// The axes among them that the stages' meshes have.
+  /// Those axes that the stages' meshes have.
   uint32_t mask(const std::vector<GridAxis>& axes) const {
     uint32_t out = 0;
     for (const GridAxis axis : axes) out |= own_axis_[axis] < 32 ? 1U << own_axis_[axis] : 0;
@@ -82,7 +83,9 @@ class Hybrid {
   /// Over which it is sharded.
   uint32_t shards_of(bool dealt) const { return mask(split_.sharding_axes(dealt)); }
   /// Of a device's share of a bucket.
-  Bytes gradients(const StageBucket& b) const { return Bytes{split_.gradient} * b.share_of(b.elements); }
+  Bytes gradients(const StageBucket& b) const {
+    return Bytes{split_.gradients.element} * b.share_of(b.elements);
+  }
 
   void lay_out() {
     uint32_t own = 0;
@@ -97,6 +100,7 @@ class Hybrid {
     b_.samples_per_iteration(checked_mul(work_.batch, split_.shape.micro_batches, "the samples of a step"));
     const int64_t d = split_.shards(false), level = split_.sharding;
     const bool fewer = level > 0 && split_.size[kExpert] > 1;
+    b_.program().compression = split_.gradients.compression;
     b_.shard({level >= 3 ? d : 1, split_.scatters_each() ? d : 1, d, fewer ? split_.shards(true) : 0,
               split_.sharding >= 3 && split_.keeps == Keeps::all, split_.gathers_once()});
     ranges_ = cut_model(*work_.graph, work_.layers, split_.shape.parts(), split_.cut);
@@ -113,14 +117,15 @@ class Hybrid {
     const std::vector<LayerRange> chunks = slice.ranges;
     Workload work = make_workload(*graph, work_.batch, work_.precision, *work_.optimizer, work_.input,
                                   work_.recompute, work_.offload, work_.loading);
-    const std::string name = stages() > 1 ? fmt::format("stage {}", s) : "worker";
+    const std::string name = split_.shape.stages > 1 ? fmt::format("stage {}", s) : "worker";
     RoleBuilder role = b_.role(name, mesh_);
     Role& r = b_.program().roles[role.index()];
-    if (stages() == 1) slice.ranges.clear();
+    if (split_.shape.stages == 1) slice.ranges.clear();
     r.slice = slice;
     for (const GridAxis axis : split_.order) r.at.push_back(axis == kPipeline ? s : -1);
-    const Bytes limit = split_.first_buckets && s > 0 ? BucketRule::kEndless : split_.bucket;
-    auto buckets = stage_buckets(b_, role.index(), *graph, chunks, limit, split_.gradient,
+    const Bytes limit =
+        split_.gradients.first_buckets && s > 0 ? BucketRule::kEndless : split_.gradients.bucket;
+    auto buckets = stage_buckets(b_, role.index(), *graph, chunks, limit, split_.gradients.element,
                                  split_.size[kExpert] > 1, copies_on(copies_, s), split_.sharding >= 3);
     for (StageBucket& bucket : buckets) {
       bucket.shards = split_.shards(bucket.dealt);
@@ -138,6 +143,11 @@ class Hybrid {
       if (const auto owner = stage.graph->tied_to(i)) stage.ties.push_back({i, *owner});
     stage.first_forward.resize(chunks.size());
     stage.made = stage.reduced = stage.gathered = std::vector<OpId>(stage.buckets.size());
+    if (const Compression& how = split_.gradients.compression;
+        how != Compression{} && split_.holders(false) > 1)
+      stage.sums = stage_sums({how, false, "auto", replicas_of(false), split_.holders(false), Lane::reduce, 1,
+                               split_.shape.micro_batches - 1},
+                              *stage.graph, b_, stage.buckets);
     for (int32_t c = 0; c < split_.shape.chunks; ++c) write_passages(stage, c);
   }
 
@@ -204,14 +214,16 @@ class Hybrid {
         end(stage, second);
         continue;
       }
-      emit_whole(stage, first);
+      if (!stage.sums.empty() && reduces(first.slot)) {
+        while (!first.ended()) emit_turn(stage, first);
+      } else {
+        emit_whole(stage, first);
+      }
       end(stage, first);
     }
     write_updates(stage);
     keep_prefetch(stage.role, stage.loads, work_.loading.prefetch);
   }
-
-  static bool emits(const Emission& e) { return e.ops.size() < e.passage->steps.size(); }
 
   Emission begin(Stage& stage, const Slot& slot) {
     return slot.what == Slot::What::forward ? begin_forward(stage, slot) : begin_backward(stage, slot);
@@ -226,8 +238,8 @@ class Hybrid {
   /// Two passages of different micro-batches, changing from one to the other with each all-to-all: what one
   /// waits for is under the work of the other (Megatron-Core's overlap_moe_expert_parallel_comm).
   void interleave(Stage& stage, Emission& first, Emission& second) {
-    for (Emission *now = &first, *other = &second; emits(*now) || emits(*other); std::swap(now, other)) {
-      while (emits(*now)) {
+    for (Emission *now = &first, *other = &second; !now->ended() || !other->ended(); std::swap(now, other)) {
+      while (!now->ended()) {
         const PassageStep& step = now->passage->steps[now->ops.size()];
         const bool exchanged = step.inside && step.collective == CollKind::all_to_all;
         emit_turn(stage, *now);
@@ -270,7 +282,7 @@ class Hybrid {
   /// Whole backward, or the two halves of it. Gradients are reduced after those of the last micro-batch, or
   /// under ZeRO 2 and 3 after those of each.
   bool reduces(const Slot& slot) const {
-    return slot.what != Slot::What::data &&
+    return slot.what != Slot::What::forward && slot.what != Slot::What::data &&
            (split_.scatters_each() || slot.micro_batch + 1 == split_.shape.micro_batches);
   }
 
@@ -311,12 +323,13 @@ class Hybrid {
   /// Where nodes have a shard in common each micro-batch is summed within a node, and the sums of all of them
   /// between nodes once (MiCS, section 3.4), on a separate lane, as in FSDP, where no layer is shared.
   void reduce(Stage& stage, std::size_t i, OpId gradient, const Slot& slot) {
+    if (!stage.sums.empty()) return;
     const StageBucket& bucket = stage.buckets[i];
     const bool scatters = bucket.shards > 1, last = slot.micro_batch + 1 == split_.shape.micro_batches;
     if (!scatters && !last) return;
     const uint32_t all = replicas_of(bucket.dealt) | (own_samples(bucket) ? mask({kTensor}) : 0),
                    near = shards_of(bucket.dealt);
-    const Bytes bytes = Bytes{split_.gradient} * bucket.elements;
+    const Bytes bytes = Bytes{split_.gradients.element} * bucket.elements;
     stage.reduced[i] = gradient;
     if (!scatters_each(bucket))
       stage.reduced[i] = of_bucket(stage, bucket, scatters ? CollKind::reduce_scatter : CollKind::all_reduce,
@@ -363,7 +376,7 @@ class Hybrid {
       if (!step.of_bucket() && passage.done < 0) passage.begins.push_back(i);
       OpHandle op = emit_step(stage, e);
       if (gather) op.after(e.last_compute);
-      if (gives_result(step, e.slot)) passage.done = static_cast<int32_t>(i);
+      if (e.gives_result(step)) passage.done = static_cast<int32_t>(i);
       if (step.kind != PassageStep::Kind::compute) continue;
       if (passage.first_compute < 0) passage.first_compute = static_cast<int32_t>(i);
       passage.last_compute = static_cast<int32_t>(i);
@@ -384,15 +397,12 @@ class Hybrid {
     else if (!step.of_bucket() && !e.done.valid())
       op.after({e.copied, e.received, e.sent});
     wait_for_reduction(stage, step, op);
-    if (gives_result(step, e.slot)) e.done = op;
+    if (e.gives_result(step)) e.done = op;
     if (step.kind != PassageStep::Kind::compute) return;
     if (!e.first_compute.valid()) e.first_compute = op;
     stage.last_compute = e.last_compute = op;
-  }
-
-  static bool gives_result(const PassageStep& step, const Slot& slot) {
-    return !step.of_bucket() &&
-           !(step.parts && step.pass == Pass::backward_weights && slot.what == Slot::What::backward);
+    if (!stage.sums.empty() && reduces(e.slot))
+      sum_reached(stage.role, stage.buckets, stage.sums, e, stage.reduced);
   }
 
   /// The op of the passage's next step, which waits for what it needs of the same passage.
@@ -429,7 +439,7 @@ class Hybrid {
   OpHandle on_bucket(Stage& stage, const PassageStep& step) {
     const StageBucket& bucket = stage.buckets[step.bucket];
     const bool gathers = step.kind == PassageStep::Kind::gather;
-    const Bytes bytes = gathers ? step.bytes : Bytes{split_.gradient} * bucket.elements;
+    const Bytes bytes = gathers ? step.bytes : Bytes{split_.gradients.element} * bucket.elements;
     const OpHandle op = of_bucket(stage, bucket, step.collective, shards_of(bucket.dealt), bytes,
                                   gathers ? Payload::parameters : Payload::gradients, step.label);
     if (gathers && !stage.gathered[step.bucket].valid()) stage.gathered[step.bucket] = op;
@@ -490,12 +500,13 @@ class Hybrid {
       if (elements > before) of.push_back(i);
     }
     if (of.empty() || split_.samples) return;
-    OpHandle sum = stage.role
-                       .collective(CollKind::all_reduce, mask({kTensor}), Bytes{split_.gradient} * elements,
-                                   "auto", "sum gradients of parts of the sequence")
-                       .on(Lane::reduce)
-                       .of(Payload::sequence_gradients, stage.buckets.front().key)
-                       .after(stage.last_compute);
+    OpHandle sum =
+        stage.role
+            .collective(CollKind::all_reduce, mask({kTensor}), Bytes{split_.gradients.element} * elements,
+                        "auto", "sum gradients of parts of the sequence")
+            .on(Lane::reduce)
+            .of(Payload::sequence_gradients, stage.buckets.front().key)
+            .after(stage.last_compute);
     for (const std::size_t i : of) sum.after(stage.reduced[i]);
     for (const std::size_t i : of) stage.reduced[i] = sum;
   }
@@ -526,6 +537,7 @@ class Hybrid {
   /// One step of the optimiser, where optimiser state is sharded on each replica's share, which is gathered
   /// again; where parameters are sharded too, when the next step's passes need it.
   void write_updates(Stage& stage) {
+    finish_sums(stage.role, stage.sums, stage.reduced);
     sum_over_sequence(stage);
     sum_copies(stage);
     std::vector<OpId> updated(stage.buckets.size());

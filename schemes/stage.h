@@ -55,6 +55,12 @@ struct Emission {
   std::vector<OpId> ops = {};   ///< [step]; empty where all are there, one after another from `first` on
   OpId first, done;             ///< with the latter the chunk's result is there
   OpId first_compute, last_compute;
+  bool ended() const { return ops.size() == passage->steps.size(); }
+  /// Is the step work on the chunk's result, and not on its parameters' gradients alone?
+  bool gives_result(const PassageStep& step) const {
+    return !step.of_bucket() &&
+           !(step.parts && step.pass == Pass::backward_weights && slot.what == Slot::What::backward);
+  }
   OpId at(int32_t step) const {
     if (step < 0) return {};
     return first.valid() ? OpId{first.index + static_cast<uint32_t>(step)}

@@ -9,8 +9,9 @@
 namespace tandem::exec {
 
 Needs GradientCompression::needs(const Asked& a) {
-  return {{compressed_words(a.program, a.lowered().graph()), &MemoryUse::buffers},
-          {a.lowered().parameters() * feedback_vectors(a.program), &MemoryUse::buffers}};
+  return {
+      {compressed_words(a.program, a.stages.place(a.worker).role, a.lowered().graph()), &MemoryUse::buffers},
+      {a.lowered().parameters() * feedback_vectors(a.program), &MemoryUse::buffers}};
 }
 
 GradientCompression::GradientCompression(const Workplace& place, const PassPlan& plan)
@@ -21,10 +22,22 @@ GradientCompression::GradientCompression(const Workplace& place, const PassPlan&
   start();
 }
 
-int64_t GradientCompression::words() const { return compressed_words(run_.program(), graph().graph()); }
+int64_t GradientCompression::words() const {
+  return compressed_words(run_.program(), run_.stages().place(instance_).role, graph().graph());
+}
 
 CompressedBucket GradientCompression::compressed(uint32_t key) const {
-  return {run_.program().compression, graph().graph(), run_.program().buckets[key], int64_t{run_.workers()}};
+  return {run_.program().compression, graph().graph(), run_.program().buckets[key],
+          compressing_members(run_.program(), role())};
+}
+
+/// The device's place among those whose messages are gathered.
+int64_t GradientCompression::rank(uint32_t key) const {
+  const auto& ops = role().ops;
+  const auto gather = std::find_if(ops.begin(), ops.end(), [&](const Op& op) {
+    return op.kind == OpKind::collective && op.payload == Payload::compressed && op.key == key;
+  });
+  return run_.member(run_.program().collectives[gather->what], instance_).rank;
 }
 
 /// Words of the bucket's buffer, and of the part for one server.
@@ -39,7 +52,10 @@ int64_t GradientCompression::pushed(uint32_t key) const {
 
 int64_t GradientCompression::messages_before(uint32_t key) const {
   int64_t sum = 0;
-  for (uint32_t k = 0; k < key; ++k) sum += message_words(k);
+  for (uint32_t k = 0; k < key; ++k) {
+    if (!run_.program().stores.empty() || run_.program().buckets[k].role == run_.program().buckets[key].role)
+      sum += message_words(k);
+  }
   return sum;
 }
 
@@ -94,7 +110,7 @@ OpHandler::Act GradientCompression::bind(uint32_t index) {
   float *const gradients = memory_.gradients() + bucket.first, *const all = messages(op.key),
                *const left_out = left_out_ + bucket.first;
   float* const delta = form.rule.feedback ? left_out : gradients;
-  float* const own = form.gathered() ? all + int64_t{instance_} * form.message() : all;
+  float* const own = form.gathered() ? all + rank(op.key) * form.message() : all;
   if (between)
     l.operands = {{all, delta}};
   else if (back)

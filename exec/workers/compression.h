@@ -28,6 +28,7 @@ class GradientCompression : public OpHandler {
  private:
   void start();
   CompressedBucket compressed(uint32_t key) const;
+  int64_t rank(uint32_t key) const;
   int64_t message_words(uint32_t key) const;
   float* messages(uint32_t key) const { return messages_ + messages_before(key); }
   Act compress_pushes(const Op& op);

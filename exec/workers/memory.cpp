@@ -61,7 +61,7 @@ Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, 
   if (!program.stores.empty() && program.compression.kind != Compression::Kind::none) {
     sum += whole;
     if (e.backend->asynchronous)
-      sum += words_of(compressed_words(program, stages.whole().graph())) * int64_t{workers};
+      sum += words_of(compressed_words(program, 0, stages.whole().graph())) * int64_t{workers};
   }
   // Without a lock: what each worker read and what it moved, and its optimiser state.
   if (!program.stores.empty() && !program.stores[0].locked) sum += (whole * 2 + state) * int64_t{workers};

@@ -7,26 +7,13 @@
 #include <algorithm>
 
 #include "schemes/bucket_order.h"
+#include "schemes/bucket_sum.h"
 #include "schemes/collectives.h"
-#include "schemes/compression.h"
 #include "schemes/training.h"
 
 namespace tandem::schemes {
 
 namespace {
-
-/// Cast between FP32 and FP16 of `elements`: the smaller side has 2 bytes.
-Task cast(const GradientBucket& bucket, Pass pass, bool shrink) {
-  Kernel k;
-  k.kind = KernelKind::elementwise;
-  k.pass = pass;
-  k.shape = {bucket.elements, 1};
-  k.flops = {bucket.elements};
-  const Bytes wide = Bytes{4} * bucket.elements, narrow = Bytes{2} * bucket.elements;
-  k.read = shrink ? wide : narrow;
-  k.written = shrink ? narrow : wide;
-  return {bucket.layer, bucket.layers, pass, {k}};
-}
 
 /// The ops of a program.
 class Reductions {
@@ -44,7 +31,15 @@ class Reductions {
       builder.program().compression = read_compression(options);
       builder.program().comm_cores = static_cast<int32_t>(options.count("comm-cores"));
     }
-    rule_ = builder.program().compression;
+    sum_.compression = builder.program().compression;
+    sum_.casts = casts_;
+    sum_.algorithm = options.text("algorithm");
+    sum_.axes = all_axes(mesh_);
+    sum_.members = workers_;
+    sum_.every = t_.every();
+    for (const GradientBucket& b : t_.buckets())
+      sums_.emplace_back(sum_, *work.graph, builder,
+                         SummedBucket{b.key, b.name, {b.layer, b.layers}, b.elements, b.bytes});
   }
 
   void run(Builder& builder) {
@@ -52,13 +47,14 @@ class Reductions {
     if (parallel_ && options_.flag("priority")) return run_by_need();
     t_.forward();
     t_.backward([&](const GradientBucket& bucket, OpId gradient) {
-      ready_.push_back(packed(builder, bucket, gradient));
-      if (parallel_ && overlap) reduce(bucket, ready_.back());
+      const BucketSum& sum = sums_[bucket.key];
+      ready_.push_back(sum.pack(w_, gradient));
+      if (parallel_ && overlap) reduced_.push_back(sum.begin(w_, ready_.back()));
     });
     if (parallel_ && !overlap) {
-      for (const GradientBucket& bucket : t_.buckets()) reduce(bucket, ready_.back());
+      for (const BucketSum& sum : sums_) reduced_.push_back(sum.begin(w_, ready_.back()));
     }
-    for (const GradientBucket& bucket : t_.buckets()) reduce_again(bucket);
+    for (std::size_t i = 0; i < reduced_.size(); ++i) reduced_[i] = sums_[i].finish(w_, reduced_[i]);
     const auto last =
         std::max_element(reduced_.begin(), reduced_.end(), [](OpId a, OpId b) { return a.index < b.index; });
     std::vector<OpId> updated;
@@ -66,7 +62,7 @@ class Reductions {
       // Sums are made in order: the last is the last to end.
       const bool all = options_.text("update") == "all";
       const OpId sum = !parallel_ ? OpId{} : all ? *last : reduced_[i];
-      updated.push_back(t_.update(t_.buckets()[i], unpacked(t_.buckets()[i], sum)));
+      updated.push_back(t_.update(t_.buckets()[i], unpacked(sums_[i], sum)));
     }
     t_.reload_all(updated);
   }
@@ -87,9 +83,7 @@ class Reductions {
     const auto sum_made = [&](OpId start) {
       order.take([&](uint32_t key, OpId gradient) {
         const OpId after = start.valid() ? start : gradient;
-        const OpId sum =
-            collective(buckets[key], CollKind::all_reduce, buckets[key].bytes, "all-reduce", after);
-        w_.op(updates[key]).after_last(sum);
+        w_.op(updates[key]).after_last(sums_[key].begin(w_, after));
       });
     };
     t_.backward([&](const GradientBucket& bucket, OpId gradient) {
@@ -108,70 +102,9 @@ class Reductions {
     const int64_t element = casts_ ? 2 : gradient_bytes(options_, work_.precision);
     return {first.n > 0 ? first : limit, limit, element, 0, options_.bytes("partition")};
   }
-  bool compresses() const { return rule_.kind != Compression::Kind::none; }
-
-  OpId work_on(const GradientBucket& bucket, Task task, const char* what, Payload payload, OpId after) {
-    return w_.compute(std::move(task), fmt::format("{} {}", what, bucket.name))
-        .of(payload, bucket.key)
-        .after(after)
-        .every(t_.every());
-  }
-
-  OpId packed(Builder& builder, const GradientBucket& bucket, OpId gradient) {
-    constexpr Pass kPass = Pass::backward_weights;
-    if (casts_) return work_on(bucket, cast(bucket, kPass, true), "compress", Payload::gradients, {});
-    if (!compresses()) return gradient;
-    forms_.emplace_back(rule_, *work_.graph, builder.program().buckets[bucket.key], workers_);
-    return work_on(bucket, {bucket.layer, bucket.layers, kPass, forms_.back().compress()}, "compress",
-                   Payload::gradients, gradient);
-  }
-
-  OpId collective(const GradientBucket& bucket, CollKind kind, Bytes bytes, const char* what, OpId after) {
-    return w_
-        .collective(kind, all_axes(mesh_), bytes, options_.text("algorithm"),
-                    fmt::format("{} {}", what, bucket.name))
-        .of(compresses() ? Payload::compressed : Payload::gradients, bucket.key)
-        .after(after)
-        .every(t_.every());
-  }
-
-  void reduce(const GradientBucket& bucket, OpId gradient) {
-    if (!compresses()) {
-      reduced_.push_back(collective(bucket, CollKind::all_reduce, bucket.bytes, "all-reduce", gradient));
-      return;
-    }
-    const CompressedBucket& form = forms_[reduced_.size()];
-    if (form.gathered()) {
-      reduced_.push_back(
-          collective(bucket, CollKind::all_gather, Bytes{4} * form.words(), "all-gather", gradient));
-      return;
-    }
-    OpId sum;
-    const auto add = [&](int64_t words, const char* what) {
-      if (words > 0) sum = collective(bucket, CollKind::all_reduce, Bytes{4} * words, what, gradient);
-    };
-    add(form.plain(), "all-reduce vectors of");
-    add(form.message() - form.plain(), "all-reduce P of");
-    reduced_.push_back(sum);
-  }
-
-  /// PowerSGD's last sum, under which the next bucket's first one is made orthonormal.
-  void reduce_again(const GradientBucket& bucket) {
-    const std::size_t i = static_cast<std::size_t>(&bucket - t_.buckets().data());
-    if (!compresses() || forms_[i].gathered() || forms_[i].second() == 0) return;
-    const OpId thin =
-        work_on(bucket, {bucket.layer, bucket.layers, Pass::backward_weights, forms_[i].orthogonal()},
-                "orthogonalise", Payload::compressed, reduced_[i]);
-    reduced_[i] =
-        collective(bucket, CollKind::all_reduce, Bytes{4} * forms_[i].second(), "all-reduce Q of", thin);
-  }
-
-  OpId unpacked(const GradientBucket& bucket, OpId sum) {
-    if (!casts_ && !compresses()) return sum;
-    const std::size_t i = static_cast<std::size_t>(&bucket - t_.buckets().data());
-    Task task = casts_ ? cast(bucket, Pass::update, false)
-                       : Task{bucket.layer, bucket.layers, Pass::update, forms_[i].decompress()};
-    const OpId out = work_on(bucket, std::move(task), "decompress", Payload::gradients, sum);
+  /// What an update waits for.
+  OpId unpacked(const BucketSum& bucket, OpId sum) {
+    const OpId out = bucket.unpack(w_, sum);
     return work_.offload.optimizer ? out : sum;
   }
 
@@ -182,9 +115,9 @@ class Reductions {
   bool parallel_, casts_;
   RoleBuilder w_;
   Training t_;
-  Compression rule_;
-  std::vector<CompressedBucket> forms_;  ///< [bucket]
-  std::vector<OpId> ready_, reduced_;    ///< [bucket]
+  SumRule sum_;
+  std::vector<BucketSum> sums_;        ///< [bucket]
+  std::vector<OpId> ready_, reduced_;  ///< [bucket]
 };
 
 void refuse_priority(const Options& o, const Workload& work) {
@@ -259,9 +192,8 @@ void register_allreduce(Registry<Scheme>& registry) {
          "of what is ready sum what the next forward needs first, which waits for its own layer alone"},
         kCreditOption,
         kDensityOption,
-        {"rank", Type::count, "2", "powersgd: columns of the thin matrices", "", 1, 1024},
-        {"error-feedback", Type::flag, "on",
-         "int8, topk, powersgd: what was left out is added to the next gradients"},
+        kRankOption,
+        kErrorFeedbackOption,
         {"comm-cores", Type::count, "0",
          "processors that train: cores of each worker that communicate and do nothing else", "", 0, 1024},
         kAccumulateOption,

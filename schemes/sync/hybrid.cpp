@@ -7,6 +7,9 @@
 // Devices along the expert axis train on their own samples, as those along data do: what is no expert is
 // replicated over both, and an expert over data alone. Devices along context share samples: all parameters
 // are replicated over it.
+#include <fmt/format.h>
+
+#include "schemes/compression.h"
 #include "schemes/grid_options.h"
 #include "schemes/pipeline_schedule.h"
 #include "schemes/split_program.h"
@@ -21,11 +24,37 @@ Program compile_split(const Workload& work, const Cluster& cluster, const Option
   return split_program(work, read(o, cluster.devices));
 }
 
+Compression compression_of(const Options& o, const GridSplit& split) {
+  const auto refuse = [&](std::string_view why) {
+    throw InputError(fmt::format("hybrid: compression={} {}", o.text("compression"), why));
+  };
+  if (split.sharding > 0) refuse("is of whole gradients: sharding=none");
+  if (split.size[kExpert] > 1) refuse("is of gradients that all replicas make: expert=1");
+  if (o.text("gradients") != "fp32") refuse("is made of fp32: gradients=fp32");
+  return read_compression(o);
+}
+
 Program compile_hybrid(const Workload& work, const Cluster& cluster, const Options& o) {
   GridSplit split = hybrid_split(o, cluster.devices);
   set_gradient_bytes(split, gradient_bytes(o, work.precision));
   if (o.text("sharding-group") == "node") shard_within_nodes(split, cluster.per_node);
+  if (o.text("compression") != "none") split.gradients.compression = compression_of(o, split);
   return split_program(work, split);
+}
+
+std::vector<OptionSpec> hybrid_options() {
+  using Type = OptionSpec::Type;
+  std::vector<OptionSpec> out = grid_options();
+  const std::vector<OptionSpec> own{{"compression", Type::choice, "none",
+                                     "gradients travel between replicas as they are, in 8 bits and a scale, "
+                                     "the largest alone, or as products of "
+                                     "thin matrices",
+                                     "none|int8|topk|powersgd"},
+                                    kDensityOption,
+                                    kRankOption,
+                                    kErrorFeedbackOption};
+  out.insert(out.end(), own.begin(), own.end());
+  return out;
 }
 
 template <GridSplit (*read)(const Options&, int64_t)>
@@ -40,7 +69,7 @@ Offload offloads(const Options&) { return {.optimizer = true}; }
 
 void register_hybrid(Registry<Scheme>& registry) {
   registry.add({"hybrid", "data, tensor, pipeline, expert and context parallelism in one grid of devices",
-                grid_options(), compile_hybrid, nullptr, replica_of_hybrid, pipeline_of<hybrid_split>,
+                hybrid_options(), compile_hybrid, nullptr, replica_of_hybrid, pipeline_of<hybrid_split>,
                 offloads});
   registry.add({"pipeline", "a stage of consecutive layers on each device, micro-batches one after another",
                 pipeline_options(), compile_split<pipeline_split>, nullptr, nullptr,

@@ -16,7 +16,7 @@ namespace {
 
 Program compile_one_weird_trick(const Workload& work, const Cluster& cluster, const Options& o) {
   GridSplit split = weird_split(o, cluster.devices);
-  split.gradient = gradient_bytes(o, work.precision);
+  split.gradients.element = gradient_bytes(o, work.precision);
   Program out = split_program(work, split);
   for (Collective& c : out.collectives) c.algorithm = o.text("algorithm");
   return out;

@@ -42,7 +42,7 @@ void Walk::take_state() {
   buffer_bytes_ = statistics * 4 + 2 * input;
   buckets_ = in_.habits.buckets && replicas(*in_.program) > 1;
   const int64_t bucket = buckets_                                           ? times(all, parameter_size())
-                         : compressed_words(*in_.program, *work_.graph) > 0 ? 0
+                         : compressed_words(*in_.program, in_.role, *work_.graph) > 0 ? 0
                                                                             : largest_message();
   t_.make(bucket);
   buffer_bytes_ += bucket;
@@ -57,7 +57,7 @@ void Walk::take_averaging() {
   for (int64_t k = 0; k < averaging_vectors(*in_.program); ++k) t_.make(own), state_bytes_ += own;
   for (int64_t k = 0; k < in_.program->delay; ++k) t_.make(one), buffer_bytes_ += one;
   for (int64_t k = 0; k < feedback_vectors(*in_.program); ++k) t_.make(one), buffer_bytes_ += one;
-  const int64_t compressed = times(compressed_words(*in_.program, *work_.graph), 4);
+  const int64_t compressed = times(compressed_words(*in_.program, in_.role, *work_.graph), 4);
   t_.make(compressed);
   buffer_bytes_ += compressed;
 }

@@ -67,7 +67,8 @@ TEST(Compression, TopKIsThePapers) {
       };
       const Vector expected = recurrence(3, kIterations, feedback, summed);
       for (const std::string& scheme :
-           {text, "parameter-server:overlap=off," + text.substr(text.find(':') + 1)}) {
+           {text, "parameter-server:overlap=off," + text.substr(text.find(':') + 1),
+            "hybrid:microbatches=1," + text.substr(text.find(':') + 1)}) {
         for (const Backend& backend : backends()) {
           const std::vector<float> x = trained(scheme, 3, backend);
           for (std::size_t i = 0; i < x.size(); ++i)

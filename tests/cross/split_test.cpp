@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models split over workers: what they train, and that both engines run the same ops.
 #include <gmock/gmock.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,6 +46,10 @@ std::vector<SplitCase> splits() {
       {"hybrid:tensor=2,sequence=on,gathered-inputs=kept,microbatches=2", 2, 1, Of::text},
       {"hybrid:tensor=2,sequence=on,gathered-inputs=kept,pipeline=2,microbatches=3,sharding=3", 8, 2,
        Of::text},
+      {"hybrid:pipeline=2,microbatches=3,bucket=1KiB,compression=topk,density=1", 4, 2},
+      {"hybrid:tensor=2,microbatches=2,compression=topk,density=1", 4, 2, Of::text},
+      {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=2,schedule=zero-bubble,compression=topk,density=1",
+       8, 2, Of::text},
       {"layer-split", 3},
       {"tensor-parallel", 2},
       {"tensor-parallel:microbatches=3", 2},
@@ -343,6 +348,15 @@ void expect_same_ops(const SplitCase& s) {
 }
 
 TEST_P(Splits, RunTheSameOpsInBothEngines) { expect_same_ops(GetParam()); }
+
+/// With density=1 nothing is left out; these leave something out.
+TEST(CompressedSplits, RunTheSameOpsInBothEngines) {
+  for (const char* how : {"int8", "topk,density=0.1", "powersgd,rank=1", "powersgd,error-feedback=off"}) {
+    const std::string text = fmt::format("microbatches=2,bucket=1KiB,compression={}", how);
+    expect_same_ops({"hybrid:pipeline=2," + text, 4, 2});
+    expect_same_ops({"hybrid:tensor=2,pipeline=2,schedule=interleaved," + text, 8, 2, Of::text});
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(All, Splits, testing::ValuesIn(splits()));
 

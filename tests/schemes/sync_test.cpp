@@ -59,6 +59,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
 /// Of models that are split, of small_gpt() on four devices.
 const std::vector<std::pair<std::string, std::string>> kSplitGoldens{
     {"hybrid", "hybrid:tensor=2,pipeline=2,sharding=1,microbatches=2"},
+    {"hybrid_powersgd", "hybrid:tensor=2,microbatches=2,compression=powersgd"},
     {"hybrid_node", "hybrid:microbatches=2,sharding=2,sharding-group=node"},
     {"pipeline", "pipeline:microbatches=4"},
     {"pipeline_interleaved", "hybrid:pipeline=2,schedule=interleaved,microbatches=2,sharding=2"},
