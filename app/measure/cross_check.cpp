@@ -105,7 +105,8 @@ void add_families(std::vector<CheckCase>& out) {
       {"parameter-server:mode=softsync,n=2,overlap=off", 200},
       {"hogwild", 200},
       {"gossip", 200},
-      {"elastic-averaging:mode=async,every=4", 400}};
+      {"elastic-averaging:mode=async,every=4", 400},
+      {"async-diloco:every=4", 400}};
   for (const auto& [scheme, iterations] : kFree) {
     add(scheme, 1, 80, 1);
     for (const int64_t workers : {2, 4}) {
