@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models split over workers: what they train, and that both engines run the same ops.
-#include <gmock/gmock.h>
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,8 @@ std::vector<SplitCase> splits() {
        Of::text},
       {"hybrid:pipeline=2,microbatches=3,bucket=1KiB,compression=topk,density=1", 4, 2},
       {"hybrid:tensor=2,microbatches=2,compression=topk,density=1", 4, 2, Of::text},
-      {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=2,schedule=zero-bubble,compression=topk,density=1",
+      {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=2,schedule=zero-bubble,compression=topk,density="
+       "1",
        8, 2, Of::text},
       {"layer-split", 3},
       {"tensor-parallel", 2},
