@@ -9,8 +9,10 @@
 #include <thread>
 
 #include "base/random.h"
+#include "exec/comm/ranks.h"
 #include "exec/data/loader.h"
 #include "exec/results/summary.h"
+#include "exec/run/executable.h"
 #include "exec/workers/memory.h"
 
 namespace tandem::exec {
@@ -42,15 +44,16 @@ class Threads {
       for (int l = 0; l < kLanes; ++l) {
         const auto lane = static_cast<Lane>(l);
         if (workers[i]->needs_thread(lane))
-          start(*workers[i], run_.first_here() + static_cast<uint32_t>(i), lane);
+          start(*workers[i], run_.plan().first_here() + static_cast<uint32_t>(i), lane);
       }
     }
     for (std::thread& t : threads_) t.join();
-    if (run_.links() && !run_.abort().failed())
-      meet_ranks();                          // others may still push to servers of this process
-    if (run_.links()) run_.links()->stop();  // a reply that nobody waited for
+    if (StoreLinks* const links = run_.links()) {
+      if (!run_.abort().failed()) meet_ranks();  // others may still push to servers of this process
+      links->stop();                             // a reply that nobody waited for
+    }
     if (const auto why = run_.abort().why()) {
-      run_.stop_transport();  // it may still write to the workers' buffers
+      run_.network().stop();  // it may still write to the workers' buffers
       for (const auto& w : workers) w->drain();
       std::rethrow_exception(why);
     }
@@ -71,7 +74,7 @@ class Threads {
   void serve(Worker& worker, uint32_t index, Lane lane) {
     bool arrived = false;
     try {
-      run_.bind(index, lane);
+      run_.cores().bind(index, lane);
       if (lane == Lane::compute) worker.open();
       arrived = true;
       ready_->arrive_and_wait();
@@ -84,7 +87,7 @@ class Threads {
       const auto why = std::current_exception();
       run_.abort().fail(std::make_exception_ptr(DeviceError(failure_text(why, index, lane))));
     }
-    if (arrived && run_.abort().failed()) run_.stop_library();
+    if (arrived && run_.abort().failed()) run_.communicators().stop_library();
     if (!arrived) ready_->count_down();
   }
 
@@ -193,18 +196,19 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
     throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", execution.job.batch));
   if (execution.backend->asynchronous && !execution.throttle.empty())
     throw InputError(fmt::format("backend {}: its workers cannot be throttled", execution.backend->name));
-  Run run(execution, keep);
-  check_memory(execution, keep, run.program(), run.stages(), run.first_here(), run.here());
-  run.open();
-  if (execution.data != nullptr) check_data(run.execution_graph(), *execution.data);
-  if (execution.stored != nullptr) check_stored(run.execution_graph(), *execution.stored);
+  const RunPlan plan(execution, keep);
+  check_executable(plan);
+  check_memory(execution, keep, plan.program(), plan.stages(), plan.first_here(), plan.here());
+  Run run(plan);
+  if (execution.data != nullptr) check_data(plan.execution_graph(), *execution.data);
+  if (execution.stored != nullptr) check_stored(plan.execution_graph(), *execution.stored);
   if (execution.tokens != nullptr)
     TANDEM_CHECK(execution.tokens->sequence() == token_sequence(*execution.job.graph));
   std::vector<std::unique_ptr<Worker>> workers;
-  for (uint32_t i = 0; i < run.here(); ++i)
-    workers.push_back(std::make_unique<Worker>(run, run.first_here() + i));
+  for (uint32_t i = 0; i < plan.here(); ++i)
+    workers.push_back(std::make_unique<Worker>(run, plan.first_here() + i));
   Threads(run).run(workers);
-  run.fetch_store();
+  if (run.server() != nullptr) run.server()->fetch();
   return summarise(run, workers);
 }
 

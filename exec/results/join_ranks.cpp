@@ -5,21 +5,23 @@
 #include <bit>
 #include <cmath>
 
+#include "exec/comm/ranks.h"
+
 namespace tandem::exec {
 
-std::vector<Slice> held_by(const Run& run, uint32_t instance) {
+std::vector<Slice> held_by(const RunPlan& plan, uint32_t instance) {
   std::vector<Slice> out;
-  const uint32_t role = run.stages().place(instance).role;
-  if (!run.spreads() && !run.stages().split()) return {{0, run.stages().lowered(instance).parameters()}};
-  const GridPlace& place = run.stages().place(instance);
+  const uint32_t role = plan.stages().place(instance).role;
+  if (!plan.spreads() && !plan.stages().split()) return {{0, plan.stages().lowered(instance).parameters()}};
+  const GridPlace& place = plan.stages().place(instance);
   if (place.worker > 0) return out;
-  for (uint32_t key = 0; key < run.program().buckets.size(); ++key) {
-    const Bucket& bucket = run.program().buckets[key];
+  for (uint32_t key = 0; key < plan.program().buckets.size(); ++key) {
+    const Bucket& bucket = plan.program().buckets[key];
     if (bucket.role != role) continue;
-    const bool copy = !run.stages().own_samples() &&
-                      ((run.stages().dealt(bucket) ? place.holder : place.replica) > 0 || place.context > 0);
-    if (run.spreads())
-      out.push_back(run.share(key, instance));
+    const bool copy = !plan.stages().own_samples() &&
+                      ((plan.stages().dealt(bucket) ? place.holder : place.replica) > 0 || place.context > 0);
+    if (plan.spreads())
+      out.push_back(plan.share(key, instance));
     else if (!copy)
       out.push_back({bucket.first, bucket.elements});
   }
@@ -94,52 +96,54 @@ void join_values(const ParameterMap& own, int64_t n, std::vector<float>& values,
 }
 
 /// For a state stored tensor by tensor: the part that belongs to these parameters.
-ParameterMap own_state(const Run& run, const ParameterMap& own) {
+ParameterMap own_state(const RunPlan& plan, const ParameterMap& own) {
   ParameterMap out;
-  const OptimizerState& state = run.optimizer_state();
+  const OptimizerState& state = plan.optimizer_state();
   for (const MappedRange& p : own) {
     for (const UpdatedTensor& t : state.in({p.whole, p.elements}))
-      out.push_back({0, t.state, run.execution().job.optimizer->state_words(t.elements, t.rows)});
+      out.push_back({0, t.state, plan.execution().job.optimizer->state_words(t.elements, t.rows)});
   }
   return out;
 }
 
 /// Each process has the parameters and optimiser state that its own servers or workers updated.
 void join_slices(const Run& run, ExecutionResult& out) {
+  const RunPlan& plan = run.plan();
   ParameterMap own;
-  for (uint32_t key = 0; key < run.program().buckets.size() && run.store(); ++key) {
-    for (uint32_t i = 0; i < run.local(); ++i) {
-      for (const uint32_t s : run.shards_of(key)) {
-        const Slice slice = run.slice(key, i, s);
+  for (uint32_t key = 0; key < plan.program().buckets.size() && run.store(); ++key) {
+    for (uint32_t i = 0; i < plan.shards().local(); ++i) {
+      for (const uint32_t s : plan.shards().with(key)) {
+        const Slice slice = plan.shards().slice(key, i, s);
         if (run.links()->here(s)) own.push_back({slice.first, slice.first, slice.elements});
       }
     }
   }
-  for (uint32_t w = 0; w < run.here() && !run.store(); ++w) {
-    const uint32_t instance = run.first_here() + w;
-    for (const Slice& s : held_by(run, instance)) {
-      for (const MappedRange& p : run.stages().parameter_map(instance)) {
+  for (uint32_t w = 0; w < plan.here() && !run.store(); ++w) {
+    const uint32_t instance = plan.first_here() + w;
+    for (const Slice& s : held_by(plan, instance)) {
+      for (const MappedRange& p : plan.stages().parameter_map(instance)) {
         const int64_t begin = std::max(p.own, s.first),
                       end = std::min(p.own + p.elements, s.first + s.elements);
         if (begin < end) own.push_back({0, p.whole + begin - p.own, end - begin});
       }
     }
   }
-  if (run.exchanged_vectors() > 1) return join_exchanged(own, out);
-  const int64_t n = run.execution_graph().parameters();
+  if (plan.shards().exchanged_vectors() > 1) return join_exchanged(own, out);
+  const int64_t n = plan.execution_graph().parameters();
   join_values(own, n, out.parameters, false);
-  if (run.stages().split()) join_values(own, n, out.averaging, false);
-  if (run.execution().job.optimizer->flat()) return join_values(own, n, out.state, false);
-  join_values(own_state(run, own), run.optimizer_state().words(), out.state, true);
+  if (plan.stages().split()) join_values(own, n, out.averaging, false);
+  if (plan.execution().job.optimizer->flat()) return join_values(own, n, out.state, false);
+  join_values(own_state(plan, own), plan.optimizer_state().words(), out.state, true);
 }
 
 }  // namespace
 
 void join_ranks(const Run& run, ExecutionResult& out) {
+  const RunPlan& plan = run.plan();
   if (run.store()) join_stores(out);
-  if (run.keep().parameters && run.own_models())
+  if (plan.keep().parameters && plan.shards().hold_models())
     take_mean(out.parameters);
-  else if (run.keep().parameters && (run.store() || run.spreads() || run.stages().split()))
+  else if (plan.keep().parameters && (run.store() || plan.spreads() || plan.stages().split()))
     join_slices(run, out);
   Report& r = out.report;
   double rates[4] = {r.samples_per_second, r.interval.low, r.interval.high,
@@ -152,7 +156,7 @@ void join_ranks(const Run& run, ExecutionResult& out) {
   sum_over_ranks(out.losses);
   for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
   r.staleness_by_worker.clear();  // each process knows only those of its own shards
-  r.devices = run.workers();
+  r.devices = plan.workers();
 }
 
 }  // namespace tandem::exec

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/results/summary.h"
 #include "base/statistics.h"
+#include "exec/comm/ranks.h"
 #include "exec/results/join_ranks.h"
 #include "exec/results/time_shares.h"
+#include "exec/run/copy_route.h"
 #include "exec/workers/memory.h"
 #include "schemes/uneven_batches.h"
 
@@ -26,10 +28,10 @@ constexpr double kHot = 0.02;
 class Summary {
  public:
   Summary(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers)
-      : run_(run), workers_(workers) {
+      : run_(run), plan_(run.plan()), workers_(workers) {
     begin_ = INT64_MAX;
     for (std::size_t w = 0; w < workers.size(); ++w) {
-      const int32_t made = run.iterations().of(run.counted_in(run.first_here() + static_cast<uint32_t>(w)));
+      const int32_t made = run.iterations().of(plan_.first_here() + static_cast<uint32_t>(w));
       ends_.emplace_back(static_cast<std::size_t>(made), 0);
       for (int l = 0; l < kLanes; ++l) {
         for (const Executed& e : workers[w]->executed(static_cast<Lane>(l))) {
@@ -47,7 +49,7 @@ class Summary {
   ExecutionResult result() {
     ExecutionResult out;
     Report& r = out.report;
-    const Execution& e = run_.execution();
+    const Execution& e = plan_.execution();
     r.engine = "exec";
     r.evaluator = std::string(e.backend->name);
     r.evaluator_reason = e.backend->describe();
@@ -67,7 +69,7 @@ class Summary {
     losses(out);
     for (std::string& remark : run_.remarks()) r.notes.push_back(std::move(remark));
     r.all_reduces_per_step = all_reduces();
-    if (run_.keep().norms) out.norms = mean_norms(workers_, warm() / each_step());
+    if (plan_.keep().norms) out.norms = mean_norms(workers_, warm() / each_step());
     if (run_.watch() != nullptr) out.samples_to_target = run_.watch()->samples();
     if (out.samples_to_target)
       out.seconds_to_target = 1e-9 * static_cast<double>(run_.watch()->when() - begin_);
@@ -76,10 +78,10 @@ class Summary {
 
  private:
   std::size_t warm() const {
-    return static_cast<std::size_t>(run_.warmup_of(static_cast<int32_t>(rounds_.size())));
+    return static_cast<std::size_t>(plan_.warmup_of(static_cast<int32_t>(rounds_.size())));
   }
 
-  std::size_t each_step() const { return static_cast<std::size_t>(run_.micro_batches()); }
+  std::size_t each_step() const { return static_cast<std::size_t>(plan_.micro_batches()); }
   /// (end, worker, iteration) of every iteration, in time order.
   std::vector<std::tuple<int64_t, uint32_t, uint32_t>> in_order() const {
     std::vector<std::tuple<int64_t, uint32_t, uint32_t>> out;
@@ -93,7 +95,7 @@ class Summary {
   /// Ends as in Trace::iteration_end.
   std::vector<int64_t> rounds() const {
     std::vector<int64_t> out;
-    if (!free_running(run_.program())) {
+    if (!free_running(plan_.program())) {
       out.assign(ends_[0].size(), 0);
       for (const auto& ends : ends_) {
         for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], ends[i]);
@@ -111,7 +113,7 @@ class Summary {
   }
 
   std::vector<std::pair<std::string, std::string>> inputs() const {
-    const Execution& e = run_.execution();
+    const Execution& e = plan_.execution();
     std::vector<std::pair<std::string, std::string>> in = {{"model", e.job.graph->name()},
                                                            {"system", "this machine"},
                                                            {"scheme", e.job.scheme->name},
@@ -127,7 +129,7 @@ class Summary {
                                                            {"threads", std::to_string(e.threads)}};
     if (e.job.recompute != Recompute{}) in.emplace_back("recompute", e.job.recompute.text());
     if (e.bind != Bind::core) in.emplace_back("bind", std::string(name(e.bind)));
-    if (const std::string route = run_.route(); !route.empty()) in.emplace_back("route", route);
+    if (const std::string route = route_text(plan_); !route.empty()) in.emplace_back("route", route);
     if (!e.job.batches.empty()) in.emplace_back("batch_split", batches_text(e.job.batches));
     for (const auto& [worker, factor] : e.throttle)
       in.emplace_back(fmt::format("throttle.{}", worker), fmt::format("{:g}", factor));
@@ -139,7 +141,7 @@ class Summary {
   /// workers do not wait for each other, and on other devices, iterations are equal.
   Issued issued(std::size_t iteration, std::size_t each) const {
     const std::vector<Issued>& all = workers_[0]->issued();
-    if (all.empty() || free_running(run_.program())) return Issued::timed;
+    if (all.empty() || free_running(plan_.program())) return Issued::timed;
     Issued out = all.at(iteration);
     for (std::size_t i = iteration; i < iteration + each; ++i) {
       const bool usual = all.at(i) == Issued::eager || all.at(i) == Issued::replayed;
@@ -152,7 +154,7 @@ class Summary {
   void rates(ExecutionResult& out) const {
     Report& r = out.report;
     const std::size_t first = warm();
-    const auto each = static_cast<std::size_t>(run_.micro_batches());
+    const auto each = static_cast<std::size_t>(plan_.micro_batches());
     std::map<Issued, std::vector<double>> seconds;
     for (std::size_t i = first; i + each <= rounds_.size(); i += each) {
       const int64_t before = i == 0 ? begin_ : rounds_[i - 1];
@@ -176,9 +178,9 @@ class Summary {
     }
     double total = 0;
     for (const double s : out.iteration_seconds) total += s;
-    r.samples_per_iteration = samples_per_step(run_.program()) * replicas(run_.program());
+    r.samples_per_iteration = samples_per_step(plan_.program()) * replicas(plan_.program());
     // Each of several processes counts its own workers' part.
-    const double here = static_cast<double>(workers_.size()) / static_cast<double>(run_.workers());
+    const double here = static_cast<double>(workers_.size()) / static_cast<double>(plan_.workers());
     const double samples = static_cast<double>(r.samples_per_iteration) * here;
     const auto counted = static_cast<double>(out.iteration_seconds.size());
     if (total > 0) r.samples_per_second = samples * counted / total;
@@ -206,41 +208,41 @@ class Summary {
       out.dropped = run_.store()->dropped();
       out.updates = run_.store()->merged();
     }
-    const int32_t delay = run_.program().delay;
+    const int32_t delay = plan_.program().delay;
     for (uint32_t w = 0; delay > 0 && w < workers_.size(); ++w) {
-      const int64_t made = run_.iterations().of(run_.counted_in(run_.first_here() + w));
+      const int64_t made = run_.iterations().of(plan_.first_here() + w);
       if (made > delay) out.report.staleness.add(delay, made - delay);
     }
-    if (!run_.keep().parameters) return;
-    const auto n = static_cast<std::size_t>(run_.execution_graph().parameters());
+    if (!plan_.keep().parameters) return;
+    const auto n = static_cast<std::size_t>(plan_.execution_graph().parameters());
     out.parameters.resize(n);
-    out.state = run_.start_state();
-    if (!run_.store() || run_.exchanges_parameters()) {  // workers update
-      const bool each = run_.spreads() || run_.stages().split();
-      out.averaging.resize(n * static_cast<std::size_t>(averaging_vectors(run_.program())));
+    out.state = run_.start().optimizer_state;
+    if (!run_.store() || plan_.shards().exchange_parameters()) {  // workers update
+      const bool each = plan_.spreads() || plan_.stages().split();
+      out.averaging.resize(n * static_cast<std::size_t>(averaging_vectors(plan_.program())));
       for (uint32_t w = 0; w < (each ? workers_.size() : 1); ++w) gather(w, out);
     }
     if (run_.store()) {
       out.parameters = stored(n);
       const float* state = run_.store()->parameters() + n;
-      if (run_.exchanged_vectors() > 1) out.state.assign(state, state + out.state.size());
-    } else if (has_centre(run_.program())) {
+      if (plan_.shards().exchanged_vectors() > 1) out.state.assign(state, state + out.state.size());
+    } else if (has_centre(plan_.program())) {
       std::copy_n(out.averaging.begin(), n, out.parameters.begin());
     }
-    out.frozen = run_.frozen();
+    out.frozen = run_.start().frozen;
     buffers_of(out);
   }
 
   /// The store's parameters, or the mean of the models in this process.
   std::vector<float> stored(std::size_t n) const {
     const float* from = run_.store()->parameters();
-    if (!run_.own_models()) return {from, from + n};
+    if (!plan_.shards().hold_models()) return {from, from + n};
     std::vector<double> sum(n);
-    for (uint32_t w = run_.first_here(); w < run_.first_here() + run_.here(); ++w) {
+    for (uint32_t w = plan_.first_here(); w < plan_.first_here() + plan_.here(); ++w) {
       for (std::size_t i = 0; i < n; ++i) sum[i] += static_cast<double>(from[w * n + i]);
     }
     std::vector<float> out(n);
-    for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(sum[i] / run_.here());
+    for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(sum[i] / plan_.here());
     return out;
   }
 
@@ -252,26 +254,26 @@ class Summary {
 
   /// Copies what only worker `w` holds to its places in the model's vectors.
   void gather(uint32_t w, ExecutionResult& out) const {
-    const uint32_t instance = run_.first_here() + w;
-    const int64_t own = run_.stages().lowered(instance).parameters();
-    const int64_t all = run_.execution_graph().parameters();
-    const std::vector<Slice> held = held_by(run_, instance);
+    const uint32_t instance = plan_.first_here() + w;
+    const int64_t own = plan_.stages().lowered(instance).parameters();
+    const int64_t all = plan_.execution_graph().parameters();
+    const std::vector<Slice> held = held_by(plan_, instance);
     if (held.empty()) return;
     const std::vector<float> parameters = workers_[w]->parameters(), state = workers_[w]->state(),
                              averaging = workers_[w]->averaging();
-    const bool flat = run_.execution().job.optimizer->flat();
+    const bool flat = plan_.execution().job.optimizer->flat();
     for (const Slice& s : held) {
-      give_mapped(run_.stages().parameter_map(instance), parameters, own, s.first, s.elements, out.parameters,
-                  all);
+      give_mapped(plan_.stages().parameter_map(instance), parameters, own, s.first, s.elements,
+                  out.parameters, all);
       if (flat)
-        give_mapped(run_.stages().parameter_map(instance), state, own, s.first, s.elements, out.state, all);
-      give_mapped(run_.stages().parameter_map(instance), averaging, own, s.first, s.elements, out.averaging,
+        give_mapped(plan_.stages().parameter_map(instance), state, own, s.first, s.elements, out.state, all);
+      give_mapped(plan_.stages().parameter_map(instance), averaging, own, s.first, s.elements, out.averaging,
                   all);
     }
     if (flat) return;
-    const OptimizerState &whole = run_.optimizer_state(),
-                         mine(*run_.execution().job.optimizer, run_.stages().lowered(instance));
-    ParameterMap pieces = state_map(whole, mine, run_.stages().parameter_map(instance));
+    const OptimizerState &whole = plan_.optimizer_state(),
+                         mine(*plan_.execution().job.optimizer, plan_.stages().lowered(instance));
+    ParameterMap pieces = state_map(whole, mine, plan_.stages().parameter_map(instance));
     std::erase_if(pieces, [](const MappedRange& p) { return p.copy; });
     give_mapped(pieces, state, mine.words(), 0, mine.words(), out.state, whole.words());
   }
@@ -279,13 +281,14 @@ class Summary {
   /// The first replica's.
   void buffers_of(ExecutionResult& out) const {
     int64_t elements = 0;
-    for (const Tensor& t : run_.execution_graph().tensors())
+    for (const Tensor& t : plan_.execution_graph().tensors())
       elements += t.kind == TensorKind::buffer ? t.elements : 0;
     out.buffers.resize(static_cast<std::size_t>(elements));
     for (uint32_t w = 0; w < workers_.size(); ++w) {
-      const uint32_t instance = run_.first_here() + w;
-      if (run_.stages().place(instance).replica > (run_.stages().split() ? 0 : run_.first_here())) continue;
-      for (const BufferPlace& b : buffers(run_.execution_graph(), run_.stages().lowered(instance))) {
+      const uint32_t instance = plan_.first_here() + w;
+      if (plan_.stages().place(instance).replica > (plan_.stages().split() ? 0 : plan_.first_here()))
+        continue;
+      for (const BufferPlace& b : buffers(plan_.execution_graph(), plan_.stages().lowered(instance))) {
         const auto values = workers_[w]->values(b.tensor);
         std::copy(values.begin(), values.end(), out.buffers.begin() + b.at);
       }
@@ -295,22 +298,22 @@ class Summary {
   void memory(Report& r) const {
     for (uint32_t w = 0; w < workers_.size(); ++w) {  // of the worker that holds most
       const MemoryUse m =
-          worker_memory(run_.execution(), run_.program(), run_.stages(), run_.first_here() + w);
+          worker_memory(plan_.execution(), plan_.program(), plan_.stages(), plan_.first_here() + w);
       if (w == 0 || m.total() > r.memory.total()) r.memory = m;
-      if (!run_.stages().split() && !run_.stages().uneven()) break;
+      if (!plan_.stages().split() && !plan_.stages().uneven()) break;
     }
     const auto workers = static_cast<uint32_t>(workers_.size());
-    r.memory.capacity = capacity(run_.execution(), workers);
-    r.memory.node = {
-        host_memory(run_.execution(), run_.keep(), run_.program(), run_.stages(), run_.first_here(), workers),
-        host_capacity()};
+    r.memory.capacity = capacity(plan_.execution(), workers);
+    r.memory.node = {host_memory(plan_.execution(), plan_.keep(), plan_.program(), plan_.stages(),
+                                 plan_.first_here(), workers),
+                     host_capacity()};
   }
 
   /// If a coordinator divides a step's gradients, the mean number per step.
   double all_reduces() const {
     const LaneState& comm = workers_[0]->lane(Lane::comm);
-    if (run_.cycle() == 0 || comm.sums == 0) return 0;
-    return static_cast<double>(comm.sums) * run_.micro_batches() / static_cast<double>(ends_[0].size());
+    if (run_.coordinator().cycle() == 0 || comm.sums == 0) return 0;
+    return static_cast<double>(comm.sums) * plan_.micro_batches() / static_cast<double>(ends_[0].size());
   }
 
   /// Calls asked of a library, equal ones together, refused ones first.
@@ -365,17 +368,17 @@ class Summary {
         const auto lane = static_cast<Lane>(l);
         for (const Executed& e : workers_[w]->executed(lane)) {
           if (e.op == kNoOp) continue;
-          const GridPlace& place = run_.stages().place(run_.first_here() + w);
-          const Role& role = run_.program().roles[place.role];
+          const GridPlace& place = plan_.stages().place(plan_.first_here() + w);
+          const Role& role = plan_.program().roles[place.role];
           const Span span{place.role,
-                          run_.stages().split() ? place.instance : w,
+                          plan_.stages().split() ? place.instance : w,
                           e.iteration,
                           e.op,
                           Time{(e.start - begin_) * 1000},
                           Time{(e.end - begin_) * 1000},
                           Time{},
                           0};
-          if (run_.keep().spans) out.spans.push_back(span);
+          if (plan_.keep().spans) out.spans.push_back(span);
           if (w >= kTimelineWorkers || e.iteration < from || e.iteration >= from + kTimelineIterations)
             continue;
           const auto add = [&](const std::string& label, double start, double end) {
@@ -384,18 +387,18 @@ class Summary {
           };
           if (e.ready < e.start && role.ops[e.op].kind == OpKind::collective)
             add("waiting", static_cast<double>(e.ready - begin_) * 1e-9, span.start.seconds());
-          add(run_.program().labels[role.ops[e.op].label], span.start.seconds(), span.end.seconds());
+          add(plan_.program().labels[role.ops[e.op].label], span.start.seconds(), span.end.seconds());
         }
       }
     }
   }
 
   void ops(ExecutionResult& out) const {
-    std::vector<std::size_t> first(run_.program().roles.size(), SIZE_MAX);  // [role]: of its ops
+    std::vector<std::size_t> first(plan_.program().roles.size(), SIZE_MAX);  // [role]: of its ops
     /// [op, iteration, group]: of the member that came last, which is the least of all.
     std::map<std::tuple<std::size_t, uint32_t, uint32_t>, double> met;
     for (std::size_t w = 0; w < workers_.size(); ++w) {
-      const uint32_t role = run_.stages().place(run_.first_here() + static_cast<uint32_t>(w)).role;
+      const uint32_t role = plan_.stages().place(plan_.first_here() + static_cast<uint32_t>(w)).role;
       if (first[role] == SIZE_MAX) {
         first[role] = out.ops.size();
         add_ops(*workers_[w], role, out);
@@ -417,21 +420,22 @@ class Summary {
     for (const auto& [what, seconds] : met) out.ops[std::get<0>(what)].seconds.push_back(seconds);
   }
 
-  Run::Member member(std::size_t worker, uint32_t role, uint32_t op) const {
-    const Op& of = run_.program().roles[role].ops[op];
-    return run_.member(run_.program().collectives[of.what],
-                       run_.first_here() + static_cast<uint32_t>(worker));
+  GroupMember member(std::size_t worker, uint32_t role, uint32_t op) const {
+    const Op& of = plan_.program().roles[role].ops[op];
+    return plan_.member(plan_.program().collectives[of.what],
+                        plan_.first_here() + static_cast<uint32_t>(worker));
   }
   /// Whether it is a collective of the device's library. A member's time then begins when its own lane is
   /// ready, and includes the wait for the last one.
   bool meets(std::size_t worker, uint32_t role, uint32_t op) const {
-    const Op& of = run_.program().roles[role].ops[op];
-    return !workers_[worker]->issued().empty() && of.kind == OpKind::collective && run_.library_made(of.what);
+    const Op& of = plan_.program().roles[role].ops[op];
+    return !workers_[worker]->issued().empty() && of.kind == OpKind::collective &&
+           run_.communicators().library_made(of.what);
   }
 
   /// One per op of the role, from the worker's records.
   void add_ops(const Worker& worker, uint32_t role, ExecutionResult& out) const {
-    const auto& ops = run_.program().roles[role].ops;
+    const auto& ops = plan_.program().roles[role].ops;
     for (uint32_t i = 0; i < ops.size(); ++i) {
       OpTime time;
       time.role = role;
@@ -446,7 +450,7 @@ class Summary {
   void calls(ExecutionResult& out) const {
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       const auto& calls = workers_[w]->calls();
-      if (w == 0 || run_.stages().split() || run_.stages().uneven()) {  // these have their own calls
+      if (w == 0 || plan_.stages().split() || plan_.stages().uneven()) {  // these have their own calls
         out.calls.insert(out.calls.end(), calls.begin(), calls.end());
         continue;
       }
@@ -460,11 +464,11 @@ class Summary {
 
   /// Sums over the micro-batches of the stages with a loss, as a mean.
   void losses_of_stages(ExecutionResult& out) const {
-    const auto each = static_cast<std::size_t>(run_.stages().micros());
+    const auto each = static_cast<std::size_t>(plan_.stages().micros());
     out.losses.assign(ends_[0].size(), 0);
     double judged = 0;
     for (std::size_t w = 0; w < workers_.size(); ++w) {
-      if (run_.stages().lowered(run_.first_here() + static_cast<uint32_t>(w)).losses().empty()) continue;
+      if (plan_.stages().lowered(plan_.first_here() + static_cast<uint32_t>(w)).losses().empty()) continue;
       judged += static_cast<double>(each);
       const auto& of = workers_[w]->losses();
       for (std::size_t i = 0; i < out.losses.size(); ++i) {
@@ -472,22 +476,22 @@ class Summary {
       }
     }
     std::vector<double> all{judged};
-    if (run_.here() < run_.workers()) sum_over_ranks(all);
+    if (plan_.across_processes()) sum_over_ranks(all);
     // join_ranks() averages over processes
-    const double processes = run_.here() < run_.workers() ? static_cast<double>(ranks().size) : 1;
+    const double processes = plan_.across_processes() ? static_cast<double>(ranks().size) : 1;
     for (double& loss : out.losses) loss *= all[0] > 0 ? processes / all[0] : 0;
   }
 
   void losses(ExecutionResult& out) const {
-    if (run_.stages().split()) return losses_of_stages(out);
+    if (plan_.stages().split()) return losses_of_stages(out);
     const auto loss = [&](std::size_t worker, std::size_t iteration) {
       const auto& of = workers_[worker]->losses();
-      const auto instance = run_.first_here() + static_cast<uint32_t>(worker);
-      return iteration < of.size() ? run_.stages().weight(instance) * of[iteration] : 0;
+      const auto instance = plan_.first_here() + static_cast<uint32_t>(worker);
+      return iteration < of.size() ? plan_.stages().weight(instance) * of[iteration] : 0;
     };
     std::vector<double> of_rounds;  // sums over as many iterations as there are workers
     const std::size_t n = workers_.size();
-    if (free_running(run_.program())) {
+    if (free_running(plan_.program())) {
       const auto all = in_order();
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (i % n == 0) of_rounds.push_back(0);
@@ -500,7 +504,7 @@ class Summary {
         for (std::size_t w = 0; w < n; ++w) of_rounds[i] += loss(w, i);
       }
     }
-    const auto each = static_cast<std::size_t>(run_.micro_batches());
+    const auto each = static_cast<std::size_t>(plan_.micro_batches());
     for (std::size_t i = 0; i + each <= of_rounds.size(); i += each) {
       double sum = 0;
       for (std::size_t k = i; k < i + each; ++k) sum += of_rounds[k];
@@ -509,6 +513,7 @@ class Summary {
   }
 
   const Run& run_;
+  const RunPlan& plan_;
   const std::vector<std::unique_ptr<Worker>>& workers_;
   int64_t begin_ = 0;
   std::vector<std::vector<int64_t>> ends_;  ///< [worker][iteration]
@@ -520,15 +525,15 @@ std::string node_note(const Run& run, const ExecutionResult& out) {
   const auto steps = static_cast<int64_t>(std::max<std::size_t>(1, out.losses.size()));
   return fmt::format("between nodes {} a step were sent over {}",
                      to_text(Bytes{out.sent_between_nodes / steps}),
-                     run.here() < run.workers() ? "MPI" : "TCP on this machine's loopback interface");
+                     run.plan().across_processes() ? "MPI" : "TCP on this machine's loopback interface");
 }
 
 }  // namespace
 
 ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers) {
   ExecutionResult out = Summary(run, workers).result();
-  out.sent_between_nodes = run.sent_bytes();
-  if (run.here() < run.workers()) join_ranks(run, out);
+  out.sent_between_nodes = run.network().sent_bytes();
+  if (run.plan().across_processes()) join_ranks(run, out);
   Report& r = out.report;
   if (run.has_transport()) r.notes.push_back(node_note(run, out));
   if (out.dropped > 0) {
@@ -538,7 +543,7 @@ ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Work
     for (double* rate : {&r.samples_per_second, &r.interval.low, &r.interval.high}) *rate *= share;
   }
   r.tokens_per_second =
-      r.samples_per_second * static_cast<double>(run.execution().job.graph->tokens_per_sample());
+      r.samples_per_second * static_cast<double>(run.plan().execution().job.graph->tokens_per_sample());
   return out;
 }
 

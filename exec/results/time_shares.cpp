@@ -22,8 +22,8 @@ struct Stretch {
 class MeasuredShares {
  public:
   MeasuredShares(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers, std::size_t warm)
-      : run_(run), workers_(workers), warm_(warm), ops_(run.role(run.first_here()).ops) {
-    for (uint32_t s = 0; s < run.shards(); ++s) apart_ = apart_ || run.apart(0, s);
+      : plan_(run.plan()), workers_(workers), warm_(warm), ops_(plan_.role(plan_.first_here()).ops) {
+    for (uint32_t s = 0; s < plan_.shards().count(); ++s) apart_ = apart_ || run.apart(0, s);
     for (int l = 0; l < kLanes; ++l) {
       if (static_cast<Lane>(l) != Lane::compute) add_lane(static_cast<Lane>(l));
     }
@@ -112,16 +112,16 @@ class MeasuredShares {
   uint32_t last_of(const Executed& e, Lane lane) {
     if (arrivals_.empty()) {
       for (uint32_t w = 0; w < workers_.size(); ++w) {
-        if (&run_.role(run_.first_here() + w).ops != &ops_) continue;  // of another stage: other ops
+        if (&plan_.role(plan_.first_here() + w).ops != &ops_) continue;  // of another stage: other ops
         for (const Executed& other : workers_[w]->executed(lane)) {
           if (other.iteration < warm_ || other.op == kNoOp) continue;
           const Op& op = ops_.at(other.op);
           if (op.kind != OpKind::collective) continue;
-          const Collective& c = run_.program().collectives[op.what];
-          if (run_.member(c, run_.first_here() + w).group != run_.member(c, run_.first_here()).group)
+          const Collective& c = plan_.program().collectives[op.what];
+          if (plan_.member(c, plan_.first_here() + w).group != plan_.member(c, plan_.first_here()).group)
             continue;
           auto& [ready, who] = arrivals_[{other.iteration, other.op}];
-          if (other.ready > ready) ready = other.ready, who = run_.first_here() + w;
+          if (other.ready > ready) ready = other.ready, who = plan_.first_here() + w;
         }
       }
     }
@@ -154,7 +154,7 @@ class MeasuredShares {
     }
   }
 
-  const Run& run_;
+  const RunPlan& plan_;
   const std::vector<std::unique_ptr<Worker>>& workers_;
   std::size_t warm_;
   const OpList& ops_;

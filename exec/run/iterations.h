@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which iterations the workers of a run execute (semantics.md 1.7). Internal to exec.
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "exec/comm/sync.h"
@@ -15,13 +17,21 @@ namespace tandem::exec {
 /// Any thread may call anything.
 class Iterations {
  public:
-  /// `step`: the number of iterations per step; each group makes `steps` steps on average.
-  Iterations(int32_t steps, int32_t step, uint32_t groups, Abort& abort)
-      : step_(step), left_(int64_t{steps} * groups), most_(left_ * step), taken_(groups, 0), begun_(groups) {
+  /// `step`: the number of iterations per step; each group makes `steps` steps on average. `groups`: from 0
+  /// on, of each worker of this process, whose numbers begin with `first`.
+  Iterations(int32_t steps, int32_t step, uint32_t first, std::vector<uint32_t> groups, Abort& abort)
+      : first_(first),
+        groups_(std::move(groups)),
+        step_(step),
+        left_(int64_t{steps} * count()),
+        most_(left_ * step),
+        taken_(count(), 0),
+        begun_(count()) {
     for (Counter& c : begun_) abort.watch(&c);
   }
-  /// Whether a lane of the group may begin iteration `i`; if so all the group's lanes will run it.
-  bool enter(uint32_t group, int32_t i) {
+  /// Whether a lane of the worker may begin iteration `i`; if so all lanes of its group will run it.
+  bool enter(uint32_t worker, int32_t i) {
+    const uint32_t group = group_of(worker);
     const std::lock_guard guard(mutex_);
     if (i < taken_[group]) return true;
     if (left_ == 0) return false;
@@ -32,7 +42,8 @@ class Iterations {
   }
   /// The same for a lane that loads input `ahead` iterations in advance, some of which may never run: takes
   /// none itself, and waits until the others are close enough. Throws Stopped.
-  bool prefetch(uint32_t group, int32_t i, int32_t ahead, const Abort& abort, int spins) {
+  bool prefetch(uint32_t worker, int32_t i, int32_t ahead, const Abort& abort, int spins) {
+    const uint32_t group = group_of(worker);
     if (i >= ahead) begun_[group].wait(static_cast<uint32_t>(i - ahead) + 1, abort, spins);
     const std::lock_guard guard(mutex_);
     return left_ > 0 || i < taken_[group];
@@ -45,19 +56,23 @@ class Iterations {
   }
   /// The most that a group may make.
   int64_t most() const { return most_; }
-  /// Started by the group.
-  int32_t of(uint32_t group) const {
+  /// Started by the worker's group.
+  int32_t of(uint32_t worker) const {
     const std::lock_guard guard(mutex_);
-    return taken_[group];
+    return taken_[group_of(worker)];
   }
 
  private:
+  uint32_t group_of(uint32_t worker) const { return groups_[worker - first_]; }
+  std::size_t count() const { return *std::max_element(groups_.begin(), groups_.end()) + std::size_t{1}; }
   /// Releases lanes that wait for an iteration which will never begin.
   void end() {
     for (Counter& c : begun_) c.set(INT32_MAX);
   }
 
   mutable std::mutex mutex_;
+  const uint32_t first_;
+  const std::vector<uint32_t> groups_;  ///< [worker of this process]
   const int32_t step_;
   int64_t left_;  ///< steps
   const int64_t most_;

@@ -26,14 +26,18 @@ bool needs_thread(const Backend& backend, const Lanes& lanes, Lane lane) {
 }
 
 LaneDriver::LaneDriver(const Setup& setup)
-    : run_(setup.run), instance_(setup.instance), lanes_(setup.lanes), device_(setup.device) {
-  losses_.reserve(static_cast<std::size_t>(run_.expected()));
+    : run_(setup.run),
+      plan_(setup.run.plan()),
+      instance_(setup.instance),
+      lanes_(setup.lanes),
+      device_(setup.device) {
+  losses_.reserve(static_cast<std::size_t>(plan_.expected()));
 }
 
 std::size_t LaneDriver::timed(const Call& call) {
-  if (!run_.keep().calls) return 0;
+  if (!plan_.keep().calls) return 0;
   calls_.push_back({call, {}, 0});
-  calls_.back().seconds.reserve(static_cast<std::size_t>(run_.expected()));
+  calls_.back().seconds.reserve(static_cast<std::size_t>(plan_.expected()));
   return calls_.size() - 1;
 }
 
@@ -91,9 +95,8 @@ void LaneDriver::make(LaneState& lane, const LaneOp& op, int32_t iteration) {
 }
 
 bool LaneDriver::begins(const LaneState& lane, int32_t iteration) {
-  const uint32_t group = run_.counted_in(instance_);
-  if (lane.ahead == 0) return run_.iterations().enter(group, iteration);
-  return run_.iterations().prefetch(group, iteration, lane.ahead, run_.abort(), run_.spins());
+  if (lane.ahead == 0) return run_.iterations().enter(instance_, iteration);
+  return run_.iterations().prefetch(instance_, iteration, lane.ahead, run_.abort(), run_.spins());
 }
 
 /// A failure says which op of which iteration failed.
@@ -104,20 +107,21 @@ int64_t LaneDriver::act(const LaneOp& op, int32_t iteration) {
     throw;
   } catch (const std::exception& error) {
     throw DeviceError(fmt::format("\"{}\" of iteration {}: {}",
-                                  run_.program().labels[role().ops[op.op].label], iteration, error.what()));
+                                  plan_.program().labels[role().ops[op.op].label], iteration, error.what()));
   }
 }
 
 void LaneDriver::ended(int32_t iteration) {
   if (instance_ != 0) return;
-  const Execution& e = run_.execution();
-  if (e.progress && (iteration + 1) % run_.micro_batches() == 0) e.progress(iteration / run_.micro_batches());
+  const Execution& e = plan_.execution();
+  if (e.progress && (iteration + 1) % plan_.micro_batches() == 0)
+    e.progress(iteration / plan_.micro_batches());
   if (e.stop != nullptr && e.stop->load()) run_.iterations().stop();
 }
 
 /// After the last gradient was sent.
 void LaneDriver::leave_store() {
-  for (uint32_t s = 0; s < run_.shards(); ++s) {
+  for (uint32_t s = 0; s < plan_.shards().count(); ++s) {
     if (run_.apart(instance_, s))
       run_.links()->leave(instance_, s);
     else
@@ -129,7 +133,7 @@ void LaneDriver::leave_store() {
 
 void ThreadDriver::run(Lane lane) {
   if (lanes_.one_after_another()) return walk_all();
-  if (lane == Lane::comm && run_.cycle() > 0) return walk_in_rounds(lanes_[lane]);
+  if (lane == Lane::comm && run_.coordinator().cycle() > 0) return walk_in_rounds(lanes_[lane]);
   walk(lane);
 }
 
@@ -144,7 +148,7 @@ void ThreadDriver::wait(const LaneOp& op, int32_t iteration) {
 }
 
 void ThreadDriver::launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) {
-  if (run_.keep().calls) return launch_timed(list, variant, state);
+  if (plan_.keep().calls) return launch_timed(list, variant, state);
   for (const Launch& l : list) device_.launch(l.prepared, l.of(variant), state, Lane::compute);
 }
 
@@ -154,7 +158,7 @@ void ThreadDriver::launch_timed(const std::vector<Launch>& list, std::size_t var
   for (const Launch& l : list) {
     const int64_t start = now_ns();
     device_.launch(l.prepared, l.of(variant), state, Lane::compute);
-    if (state.iteration - run_.first_iteration() >= run_.warmup())
+    if (state.iteration - plan_.first_iteration() >= plan_.warmup())
       calls_[l.time].seconds.push_back(static_cast<double>(now_ns() - start) * 1e-9);
   }
   if (switches() == before) return;
@@ -173,7 +177,7 @@ void ThreadDriver::take_losses(const std::vector<float*>& at) {
     sum += static_cast<double>(value);
   }
   losses_.push_back(sum);
-  if (run_.watch() != nullptr && run_.watch()->add(sum, run_.stages().lowered(instance_).batch()))
+  if (run_.watch() != nullptr && run_.watch()->add(sum, plan_.stages().lowered(instance_).batch()))
     run_.iterations().stop();
 }
 

@@ -104,10 +104,11 @@ class LaneDriver {
   int64_t act(const LaneOp& op, int32_t iteration);
   /// Tells the run that this instance's iteration has ended.
   void ended(int32_t iteration);
-  const Role& role() const { return run_.role(instance_); }
+  const Role& role() const { return plan_.role(instance_); }
   bool begins(const LaneState& lane, int32_t iteration);
 
   Run& run_;
+  const RunPlan& plan_;
   const uint32_t instance_;
   Lanes& lanes_;
   DeviceSession& device_;

@@ -9,24 +9,28 @@
 
 namespace tandem::exec {
 
-Lanes::Lanes(Run& run, uint32_t instance) : role_(run.role(instance)), before_(run.first_iteration()) {
+Lanes::Lanes(Run& run, uint32_t instance)
+    : role_(run.plan().role(instance)), before_(run.plan().first_iteration()) {
+  const RunPlan& plan = run.plan();
   for (LaneState& lane : lanes_) run.abort().watch(&lane.passed);
   add_ops(run);
   add_dependencies();
-  if (run.stages().split()) {
-    share_slots(run.stages().slots(instance));
-    keep_gradients(run.program(), run.stages().lowered(instance));
+  if (plan.stages().split()) {
+    share_slots(plan.stages().slots(instance));
+    keep_gradients(plan.program(), plan.stages().lowered(instance));
   } else {
-    load_ahead(run);
+    load_ahead(plan);
   }
   one_after_another_ =
-      schemes::one_after_another(run.program(), role_) && run.cycle() == 0 && run.program().comm_cores == 0 &&
+      schemes::one_after_another(plan.program(), role_) && run.coordinator().cycle() == 0 &&
+      plan.program().comm_cores == 0 &&
       std::none_of(lanes_.begin(), lanes_.end(), [](const LaneState& l) { return l.ahead > 0; });
   for (LaneState& lane : lanes_)
-    lane.executed.reserve(lane.ops.size() * static_cast<std::size_t>(run.expected()));
+    lane.executed.reserve(lane.ops.size() * static_cast<std::size_t>(plan.expected()));
 }
 
 void Lanes::add_ops(const Run& run) {
+  const RunPlan& plan = run.plan();
   for (uint32_t i = 0; i < role_.ops.size(); ++i) {
     const Op& op = role_.ops[i];
     LaneState& lane = (*this)[op.lane];
@@ -35,10 +39,10 @@ void Lanes::add_ops(const Run& run) {
     bound.op = i;
     bound.turns = turns(op);
     const bool over_links = run.has_transport() && op.kind == OpKind::collective &&
-                            op.lane != Lane::compute && !run.library_made(op.what);
+                            op.lane != Lane::compute && !run.communicators().library_made(op.what);
     lane.pushes = lane.pushes || (op.kind == OpKind::send && run.store() != nullptr &&
-                                  run.program().channels[op.what].to_role == run.program().stores[0].role);
-    const bool deals = run.carries_tokens(op);
+                                  plan.program().channels[op.what].to_role == plan.program().stores[0].role);
+    const bool deals = plan.carries_tokens(op);
     const bool on_host = (op.kind == OpKind::compute && op.lane == Lane::host) || op.lane == Lane::read ||
                          op.lane == Lane::decode;
     lane.exchanges = lane.exchanges || on_host || op.kind == OpKind::send || op.kind == OpKind::recv ||
@@ -122,10 +126,10 @@ void Lanes::keep_gradients(const Program& program, const ExecutionGraph& lowered
 }
 
 /// Lanes that read and decode, and a copy lane that only loads input.
-void Lanes::load_ahead(const Run& run) {
-  const Program& program = run.program();
+void Lanes::load_ahead(const RunPlan& plan) {
+  const Program& program = plan.program();
   for (const Lane lane : {Lane::read, Lane::decode})
-    (*this)[lane].ahead = kInputBatches - 1 + static_cast<int32_t>(run.execution().job.loading.prefetch);
+    (*this)[lane].ahead = kInputBatches - 1 + static_cast<int32_t>(plan.execution().job.loading.prefetch);
   LaneState& copy = (*this)[Lane::copy];
   copy.ahead = copy.ops.empty() ? 0 : kInputBatches - 1;
   for (const LaneOp& bound : copy.ops) {

@@ -61,7 +61,7 @@ struct LaneOp {
   Turns turns;
   std::vector<LaneDependency> deps;
   std::function<int64_t(int32_t iteration)> act;  ///< returns when its work began, or 0 for immediately
-  /// For flat gradients summed when the coordinator decides (Run::coordinated); empty: `act` is the op.
+  /// For flat gradients summed when the coordinator decides (Coordinator::decides); empty: `act` is the op.
   Slice gradients = {};
   bool runs(int32_t iteration) const { return turns.at(iteration); }
 };
@@ -103,7 +103,7 @@ class Lanes {
   Turns turns(const Op& op) const;
   void share_slots(const Slots& slots);
   void keep_gradients(const Program& program, const ExecutionGraph& lowered);
-  void load_ahead(const Run& run);
+  void load_ahead(const RunPlan& plan);
 
   const Role& role_;
   int64_t before_;  ///< iterations before the checkpoint

@@ -18,7 +18,7 @@ void ThreadDriver::walk_in_rounds(LaneState& lane) {
     for (std::size_t next = 0; next < lane.ops.size();) {
       const LaneOp& op = lane.ops[next];
       if (op.runs(i) && op.gradients.elements > 0) {
-        sleep_until(began + run_.cycle(), run_.abort(), kLook);
+        sleep_until(began + run_.coordinator().cycle(), run_.abort(), kLook);
         began = now_ns();
         const std::size_t end = next + agreed(lane, next, i);
         while (next < end) {
@@ -54,8 +54,8 @@ std::size_t ThreadDriver::agreed(const LaneState& lane, std::size_t next, int32_
     votes_[end] = 1;
   }
   const auto at = votes_.begin() + static_cast<std::ptrdiff_t>(next);
-  run_.agreement().run(instance_, &*at, static_cast<int64_t>(votes_.end() - at));
-  const auto all = static_cast<float>(run_.workers());
+  run_.coordinator().agreement().run(instance_, &*at, static_cast<int64_t>(votes_.end() - at));
+  const auto all = static_cast<float>(plan_.workers());
   return static_cast<std::size_t>(std::find_if(at, votes_.end(), [&](float v) { return v < all; }) - at);
 }
 
@@ -66,7 +66,8 @@ std::size_t ThreadDriver::sum_agreed(LaneState& lane, std::size_t next, std::siz
   std::size_t together = 1;
   for (; together < count; ++together) {
     const Slice& more = lane.ops[next + together].gradients;
-    if (more.first != range.first + range.elements || range.elements + more.elements > run_.most_fused())
+    if (more.first != range.first + range.elements ||
+        range.elements + more.elements > run_.coordinator().most_fused())
       break;
     range.elements += more.elements;
   }

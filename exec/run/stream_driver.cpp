@@ -27,13 +27,14 @@ constexpr int32_t kCaptureAfter = 1;
 }  // namespace
 
 bool replayable(const Run& run, uint32_t instance) {
-  if (!run.program().stores.empty() || run.stages().split() || run.execution().loads() ||
-      run.execution().integer_gradients || run.program().delay > 0)
+  const RunPlan& plan = run.plan();
+  if (!plan.program().stores.empty() || plan.stages().split() || plan.execution().loads() ||
+      plan.execution().integer_gradients || plan.program().delay > 0)
     return false;
-  const auto& ops = run.role(instance).ops;
+  const auto& ops = plan.role(instance).ops;
   for (const Op& op : ops) {
     if (!op.always() || op.kind == OpKind::send || op.kind == OpKind::recv) return false;
-    if (op.kind == OpKind::collective && !run.library_made(op.what)) return false;
+    if (op.kind == OpKind::collective && !run.communicators().library_made(op.what)) return false;
     for (const Dep& d : op.deps) {
       if (d.lag > 0 && ops[d.op].lane != op.lane) return false;
     }
@@ -41,12 +42,13 @@ bool replayable(const Run& run, uint32_t instance) {
   return true;
 }
 
-StreamDriver::StreamDriver(const Setup& setup) : LaneDriver(setup) {
+StreamDriver::StreamDriver(const Setup& setup)
+    : LaneDriver(setup),
+      clock_(device_),
+      history_(device_, static_cast<int64_t>(plan_.stages().lowered(instance_).losses().size()),
+               plan_.stages().micros(), run_.iterations().most()) {
   plan_steps();
-  losses_each_ = static_cast<int64_t>(run_.stages().lowered(instance_).losses().size());
-  history_ = device_.allocate(losses_each_ * run_.stages().micros() * run_.iterations().most());
-  losses_now_ = device_.allocate(losses_each_ * run_.stages().micros());
-  replays_ = !run_.keep().spans && replayable(run_, instance_);
+  replays_ = !plan_.keep().spans && replayable(run_, instance_);
   StreamDriver::needs_state(0);
 }
 
@@ -123,7 +125,7 @@ float* StreamDriver::collective_memory(Lane lane, float*) {
 }
 
 void StreamDriver::launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) {
-  const bool timed = run_.keep().calls && (now_->observed || (now_->sampled && !replays_));
+  const bool timed = plan_.keep().calls && (now_->observed || (now_->sampled && !replays_));
   Spans& calls = now_->observed ? observed_ : now_->calls;
   for (const Launch& l : list) {
     Span* span = timed ? &open_span(calls, l.time, Lane::compute) : nullptr;
@@ -132,10 +134,7 @@ void StreamDriver::launch(const std::vector<Launch>& list, std::size_t variant, 
   }
 }
 
-void StreamDriver::take_losses(const std::vector<float*>& at) {
-  float* to = losses_now_ + losses_each_ * (taken_++ % run_.stages().micros());
-  for (const float* loss : at) device_.copy(to++, loss, 1, Lane::compute);
-}
+void StreamDriver::take_losses(const std::vector<float*>& at) { history_.take(at); }
 
 /// In the thread of a lane that is not issued here: the host itself waits for the op's dependencies.
 void StreamDriver::wait(const LaneOp& op, int32_t iteration) {
@@ -154,26 +153,26 @@ DeviceEvent& StreamDriver::done(uint32_t op, int32_t iteration) {
 }
 
 Issued StreamDriver::way(int32_t iteration) const {
-  const int32_t micros = run_.micro_batches(), steady = (iteration - run_.warmup()) / micros;
-  const int32_t steps = (run_.expected() - run_.warmup()) / micros;
-  const bool calls = run_.keep().calls;
+  const int32_t micros = plan_.micro_batches(), steady = (iteration - plan_.warmup()) / micros;
+  const int32_t steps = (plan_.expected() - plan_.warmup()) / micros;
+  const bool calls = plan_.keep().calls;
   const int32_t timed = calls && !replays_ ? std::max(kTimed, steps / 2) : kTimed;
-  if (run_.keep().spans) return Issued::timed;
-  if (iteration >= run_.warmup() && (steady < timed || steady >= steps - kTimeline)) return Issued::timed;
+  if (plan_.keep().spans) return Issued::timed;
+  if (iteration >= plan_.warmup() && (steady < timed || steady >= steps - kTimeline)) return Issued::timed;
   if (!replays_ || iteration <= kCaptureAfter) return Issued::eager;
   const int32_t eager = calls ? 0 : std::clamp((steps - timed - kTimeline) / 4, 0, kEager);
-  if (iteration >= run_.warmup() && steady < timed + eager) return Issued::eager;
+  if (iteration >= plan_.warmup() && steady < timed + eager) return Issued::eager;
   if (calls && iteration % kObserved == 0) return Issued::observed;
   return graph_ ? Issued::replayed : Issued::captured;
 }
 
 /// An idle device lowers its clocks, and takes a while to raise them.
 void StreamDriver::warm_up() {
-  const double seconds = run_.execution().backend->warm_seconds;
+  const double seconds = plan_.execution().backend->warm_seconds;
   const int64_t until = now_ns() + static_cast<int64_t>(seconds * 1e9);
   while (now_ns() < until) {
     run_.abort().check();
-    for (int i = 0; i < 100; ++i) device_.scale(history_, 1, 1, Lane::compute);
+    for (int i = 0; i < 100; ++i) device_.scale(history_.scratch(), 1, 1, Lane::compute);
     device_.synchronize(Lane::compute);
   }
 }
@@ -184,40 +183,23 @@ void StreamDriver::measure_empty_launch() {
   std::vector<double> seconds;
   const auto work = [&] {
     // after others, as calls are
-    for (int k = 0; k < 8; ++k) device_.scale(history_, 1, 1, Lane::compute);
+    for (int k = 0; k < 8; ++k) device_.scale(history_.scratch(), 1, 1, Lane::compute);
     device_.record(*begin, Lane::compute);
-    device_.scale(history_, 1, 1, Lane::compute);
+    device_.scale(history_.scratch(), 1, 1, Lane::compute);
     device_.record(*end, Lane::compute);
   };
   std::unique_ptr<DeviceGraph> graph;
-  if (replays_ && losses_each_ > 0) {
+  if (replays_ && !history_.empty()) {
     device_.begin_capture();
     work();
     graph = device_.end_capture();
   }
-  for (int i = 0; i < 21 && losses_each_ > 0; ++i) {
+  for (int i = 0; i < 21 && !history_.empty(); ++i) {
     graph ? device_.replay(*graph) : work();
     device_.synchronize(*end);
     seconds.push_back(device_.seconds_between(*begin, *end));
   }
   if (!seconds.empty()) empty_launch_ = median(seconds);
-}
-
-/// Synchronises the device's clock with the host's: an event lies between the two readings around it, and the
-/// closest pair of several attempts is used.
-void StreamDriver::set_clock() {
-  int64_t closest = INT64_MAX;
-  for (int i = 0; i < 8; ++i) {
-    auto event = device_.make_event(true);
-    const int64_t before = now_ns();
-    device_.record(*event, Lane::compute);
-    device_.synchronize(*event);
-    const int64_t between = now_ns() - before;
-    if (between >= closest) continue;
-    closest = between;
-    base_ns_ = before + between / 2;
-    base_ = std::move(event);
-  }
 }
 
 void StreamDriver::run(Lane lane) {
@@ -229,10 +211,10 @@ void StreamDriver::run(Lane lane) {
 
 void StreamDriver::issue_all() {
   warm_up();
-  if (run_.keep().calls) measure_empty_launch();
-  set_clock();
+  if (plan_.keep().calls) measure_empty_launch();
+  clock_.set();
   int32_t i = 0;
-  for (; run_.iterations().enter(run_.counted_in(instance_), i); ++i) {
+  for (; run_.iterations().enter(instance_, i); ++i) {
     if (i > kAhead) harvest(i - kAhead - 1);
     run_.abort().check();
     issue(i);
@@ -241,19 +223,7 @@ void StreamDriver::issue_all() {
   for (int l = 0; l < kLanes; ++l) {
     if (mine(static_cast<Lane>(l))) device_.synchronize(static_cast<Lane>(l));
   }
-  read_losses(i);
-}
-
-void StreamDriver::read_losses(int32_t iterations) {
-  const int64_t taken = int64_t{iterations} * run_.stages().micros();
-  std::vector<float> values(static_cast<std::size_t>(losses_each_ * taken));
-  device_.download(values.data(), history_, losses_each_ * taken);
-  for (int64_t k = 0; k < taken; ++k) {
-    double sum = 0;
-    for (int64_t l = 0; l < losses_each_; ++l)
-      sum += static_cast<double>(values[static_cast<std::size_t>(k * losses_each_ + l)]);
-    losses_.push_back(sum);
-  }
+  losses_ = history_.sums(i);
 }
 
 /// The compute lane waits for what was issued to the others.
@@ -291,30 +261,19 @@ void StreamDriver::issue(int32_t iteration) {
     forks_ = false;
     walk_steps(iteration, false);
   }
-  const int64_t losses = losses_each_ * run_.stages().micros();
-  device_.copy(history_ + iteration * losses, losses_now_, losses, Lane::compute);
+  history_.keep(iteration);
   for (int l = 0; l < kLanes; ++l) {
     const auto lane = static_cast<Lane>(l);
     now_->ended[l] = lane == Lane::compute || (beside(lane) && !replays);
     if (now_->ended[l]) device_.record(*now_->ends[l], lane);
   }
-  if (iteration % kRebase == kRebase - 1) {
-    next_base_ = device_.make_event(true);
-    device_.record(*next_base_, Lane::compute);
-  }
-}
-
-/// Differences between distant events would be coarse: they are single-precision milliseconds.
-void StreamDriver::move_clock() {
-  device_.synchronize(*next_base_);
-  base_ns_ = ns(*next_base_);
-  base_ = std::move(next_base_);
+  if (iteration % kRebase == kRebase - 1) clock_.mark();
 }
 
 void StreamDriver::give_states(int32_t iteration) {
   for (const int32_t lag : lags_) {
     if (iteration < lag) continue;
-    IterationState s = run_.state(instance_, iteration - lag);
+    IterationState s = plan_.state(instance_, iteration - lag);
     s.slot = static_cast<uint32_t>(lag);
     device_.set_state(s, Lane::compute);
   }
@@ -329,7 +288,7 @@ void StreamDriver::replay(int32_t iteration, std::unique_ptr<DeviceGraph>& graph
     walk_steps(iteration, true);
     join();
     graph = device_.end_capture();
-    run_.meet_captured(++captures_);
+    run_.communicators().meet_captured(++captures_);
   }
   if (!forks_) join();
   device_.replay(*graph);
@@ -383,16 +342,12 @@ void StreamDriver::device_wait(const Step& step, int32_t iteration) {
   }
 }
 
-int64_t StreamDriver::ns(DeviceEvent& event) {
-  return base_ns_ + static_cast<int64_t>(device_.seconds_between(*base_, event) * 1e9);
-}
-
 /// The host waits for the event, but not for a collective that will never end: other workers, or the library,
 /// may have failed.
 void StreamDriver::follow(DeviceEvent& event) {
-  while (run_.has_library() && !device_.finished(event)) {
+  while (run_.communicators().has_library() && !device_.finished(event)) {
     run_.abort().check();
-    if (const std::string why = run_.library_failure(); !why.empty())
+    if (const std::string why = run_.communicators().library_failure(); !why.empty())
       throw DeviceError(fmt::format("a collective failed: {}", why));
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
@@ -407,19 +362,19 @@ void StreamDriver::harvest(int32_t iteration) {
     if (lane.exchanges) lane.passed.wait(lane.passed_before(iteration + 1), run_.abort(), run_.spins());
     if (!s.ended[l]) continue;
     follow(*s.ends[l]);
-    const int64_t end = ns(*s.ends[l]);
+    const int64_t end = clock_.ns(*s.ends[l]);
     lane.executed.push_back({static_cast<uint32_t>(iteration), kNoOp, end, end, end});
   }
   if (s.sampled) collect_ops(s, iteration);
-  if (iteration >= run_.warmup()) collect_calls(s.observed ? observed_ : s.calls);
-  if (iteration % kRebase == kRebase - 1) move_clock();
+  if (iteration >= plan_.warmup()) collect_calls(s.observed ? observed_ : s.calls);
+  if (iteration % kRebase == kRebase - 1) clock_.move();
   ended(iteration);
 }
 
 void StreamDriver::collect_ops(const Slot& slot, int32_t iteration) {
   for (std::size_t k = 0; k < slot.ops.used; ++k) {
     const Span& s = slot.ops.list[k];
-    const int64_t start = ns(*s.begin),
+    const int64_t start = clock_.ns(*s.begin),
                   end = start + static_cast<int64_t>(device_.seconds_between(*s.begin, *s.end) * 1e9);
     lanes_[s.lane].executed.push_back(
         {static_cast<uint32_t>(iteration), static_cast<uint32_t>(s.what), start, end, start});
@@ -435,7 +390,7 @@ void StreamDriver::collect_calls(const Spans& calls) {
 }
 
 std::unique_ptr<LaneDriver> make_lane_driver(const LaneDriver::Setup& setup) {
-  if (setup.run.execution().backend->asynchronous) return std::make_unique<StreamDriver>(setup);
+  if (setup.run.plan().execution().backend->asynchronous) return std::make_unique<StreamDriver>(setup);
   return std::make_unique<ThreadDriver>(setup);
 }
 

@@ -6,7 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "exec/run/device_clock.h"
 #include "exec/run/lane_driver.h"
+#include "exec/run/loss_history.h"
 
 namespace tandem::exec {
 
@@ -77,7 +79,6 @@ class StreamDriver : public LaneDriver {
   bool beside(Lane lane) const { return lane != Lane::compute && mine(lane) && !lanes_[lane].ops.empty(); }
   void plan_steps();
   void make_events(int32_t longest_lag);
-  void set_clock();
   void warm_up();
   void measure_empty_launch();
   /// How to issue the iteration.
@@ -86,7 +87,6 @@ class StreamDriver : public LaneDriver {
   DeviceEvent& done(uint32_t op, int32_t iteration);
   void issue_all();
   void issue(int32_t iteration);
-  void move_clock();
   void give_states(int32_t iteration);
   void replay(int32_t iteration, std::unique_ptr<DeviceGraph>& graph);
   void walk_steps(int32_t iteration, bool capturing);
@@ -98,8 +98,6 @@ class StreamDriver : public LaneDriver {
   void harvest(int32_t iteration);
   void collect_ops(const Slot& slot, int32_t iteration);
   void collect_calls(const Spans& calls);
-  void read_losses(int32_t iterations);
-  int64_t ns(DeviceEvent& event);
   Span& open_span(Spans& spans, std::size_t what, Lane lane);
 
   int32_t ring_ = 1;
@@ -107,16 +105,13 @@ class StreamDriver : public LaneDriver {
   std::vector<std::size_t> step_of_;  ///< [op]
   std::vector<Slot> slots_;
   Slot* now_ = nullptr;  ///< of the iteration being issued
-  std::unique_ptr<DeviceEvent> base_, next_base_, fork_, joins_[kLanes];
-  int64_t base_ns_ = 0;
+  std::unique_ptr<DeviceEvent> fork_, joins_[kLanes];
+  DeviceClock clock_;
   double empty_launch_ = 0;                     ///< seconds between the two events around an empty kernel
   std::vector<int32_t> lags_;                   ///< whose states are needed
   std::array<std::vector<float*>, 2> staging_;  ///< [kind]: one for each iteration in flight
   std::array<HostMemory, kLanes> collective_;
-  int64_t losses_each_ = 0;      ///< floats of a micro-batch
-  int64_t taken_ = 0;            ///< micro-batches whose losses were asked for
-  float* losses_now_ = nullptr;  ///< on the device, of the current iteration
-  float* history_ = nullptr;     ///< on the device, of all iterations
+  LossHistory history_;
   std::unique_ptr<DeviceGraph> graph_, observed_graph_;
   Spans observed_;  ///< of the calls in observed_graph_
   uint32_t captures_ = 0;

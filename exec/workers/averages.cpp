@@ -19,17 +19,18 @@ Averages::Averages(const Workplace& place)
 
 /// The anchor starts at the start values and the velocity at 0, unless there is a checkpoint.
 void Averages::start() {
-  if (averaging_vectors(run_.program()) == 0) return;
-  const std::vector<float>& from = run_.start_averaging().empty() ? run_.start() : run_.start_averaging();
+  if (averaging_vectors(plan_.program()) == 0) return;
+  const std::vector<float>& from =
+      run_.start().averaging.empty() ? run_.start().parameters : run_.start().averaging;
   std::vector<float> own;
-  take_mapped(run_.stages().parameter_map(instance_), from, run_.execution_graph().parameters(), own,
+  take_mapped(plan_.stages().parameter_map(instance_), from, plan_.execution_graph().parameters(), own,
               graph().parameters());
   const std::vector<float> kept = memory_.kept_state().take(own, graph().parameters());
   device_->upload(averaging_, kept.data(), static_cast<int64_t>(kept.size()));
 }
 
 std::vector<float> Averages::now() const {
-  const int64_t words = memory_.kept_state().elements() * averaging_vectors(run_.program());
+  const int64_t words = memory_.kept_state().elements() * averaging_vectors(plan_.program());
   return memory_.kept_state().give(memory_.read(averaging_, words), graph().parameters());
 }
 
@@ -38,22 +39,22 @@ OpHandler::Act Averages::bind(uint32_t index) {
   const Op& op = role().ops[index];
   const Slice part = updated(index);
   if (part.elements == 0) return nothing();
-  const Averaging& rule = run_.program().tasks[op.what].averaging;
+  const Averaging& rule = plan_.program().tasks[op.what].averaging;
   const auto& ops = role().ops;
   const bool beside = std::any_of(ops.begin(), ops.end(),
                                   [&](const Op& o) { return o.payload == Payload::mean && o.key == op.key; });
   Call call = average_call(rule, part.elements);
-  call.kernels = run_.program().tasks[op.what].kernels;
+  call.kernels = plan_.program().tasks[op.what].kernels;
   Launch l;
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
   float *const x = own_parameters(part.first), *const anchor = averaging_ + memory_.kept_state().of(
                                                                                 part.first, part.elements);
   l.operands = {{x, beside ? memory_.gradients() + part.first : x, anchor}};
-  if (averaging_vectors(run_.program()) > 1)
+  if (averaging_vectors(plan_.program()) > 1)
     l.operands[0].push_back(anchor + memory_.kept_state().elements());
   return [this, list = std::vector<Launch>{l}, copies = copied(part)](int32_t iteration) {
-    driver_->launch(list, 0, run_.state(instance_, iteration));
+    driver_->launch(list, 0, plan_.state(instance_, iteration));
     renew(copies, Lane::compute);
     return int64_t{0};
   };

@@ -38,11 +38,12 @@ using Needs = std::vector<Need>;
 /// Made by any thread; the rest by its compute lane's thread when the worker opens. Then ops of all lanes use
 /// it.
 struct Bench {
-  Bench(Run& of, uint32_t number) : run(of), instance(number), lanes(of, number) {}
-  Asked asked() const { return {run.execution(), run.program(), run.stages(), instance}; }
+  Bench(Run& of, uint32_t number) : run(of), plan(of.plan()), instance(number), lanes(of, number) {}
+  Asked asked() const { return {plan.execution(), plan.program(), plan.stages(), instance}; }
   float* allocate(const Need& need) const { return device->allocate(need.words()); }
 
   Run& run;
+  const RunPlan& plan;
   const uint32_t instance;
   Lanes lanes;
   std::unique_ptr<DeviceSession> device;

@@ -41,8 +41,8 @@ Collectives::Collectives(const Workplace& place, const Parts& parts)
 OpHandler::Act Collectives::bind(uint32_t index) {
   const Op& op = role().ops[index];
   Act act = collective(index);
-  if (!run_.keep().norms || !run_.sums_gradients(op)) return act;
-  const Bucket& bucket = run_.program().buckets[op.key];
+  if (!plan_.keep().norms || !plan_.sums_gradients(op)) return act;
+  const Bucket& bucket = plan_.program().buckets[op.key];
   return [this, act, range = Slice{bucket.first, bucket.elements}](int32_t iteration) {
     return noting_norms(range, iteration, [&] { return act(iteration); });
   };
@@ -67,7 +67,7 @@ struct Collectives::Buffer {
 Collectives::Buffer Collectives::buffer_of_layer(uint32_t index) const {
   const Op& op = role().ops[index];
   const SliceTensors& of = graph().slice(op.key);
-  const CollKind kind = run_.program().collectives[op.what].kind;
+  const CollKind kind = plan_.program().collectives[op.what].kind;
   const auto words = [&](TensorId t) { return Buffer{tensor(t, slot(op)), graph().tensors()[t].words()}; };
   if (received(op.payload))
     return words(op.payload == Payload::received_activations ? of.output : of.arriving);
@@ -101,30 +101,30 @@ Collectives::Buffer Collectives::buffer(uint32_t index) const {
     for (const Slice& s : in_parts(graph())) out.parts.emplace_back(gradients_at(s.first), s.elements);
     return out;
   }
-  if (op.payload == Payload::state && !run_.stages().split())
-    return {memory_.parameters(), graph().parameters() * (1 + run_.execution().job.optimizer->state)};
-  if (run_.program().delay > 0 && op.payload == Payload::gradients)
-    return {parts_.updates.delayed() + run_.program().buckets[op.key].first,
-            run_.program().buckets[op.key].elements};
+  if (op.payload == Payload::state && !plan_.stages().split())
+    return {memory_.parameters(), graph().parameters() * (1 + plan_.execution().job.optimizer->state)};
+  if (plan_.program().delay > 0 && op.payload == Payload::gradients)
+    return {parts_.updates.delayed() + plan_.program().buckets[op.key].first,
+            plan_.program().buckets[op.key].elements};
   if (op.payload == Payload::compressed) {
     const auto [at, elements] = parts_.compression.words_of(index);
     return {at, elements};
   }
   if (of_layers(op.payload)) {
-    const bool outputs = !run_.stages().split() && op.payload != Payload::exchanged;
+    const bool outputs = !plan_.stages().split() && op.payload != Payload::exchanged;
     return outputs ? Buffer{outputs_, op.bytes.n / 4} : buffer_of_layer(index);
   }
   if (op.payload == Payload::shard) {
-    const Slice own = run_.share(op.key, instance_);
+    const Slice own = plan_.share(op.key, instance_);
     return {memory_.gradients() + memory_.held_gradients().kept.of(own.first, own.elements), own.elements};
   }
   if (averages_share(op)) {
-    const Slice own = run_.share(op.key, instance_);
+    const Slice own = plan_.share(op.key, instance_);
     Buffer out{own_parameters(own.first), own.elements};
     if (op.payload == Payload::state) memory_.add_state(out.further, own.first);
     return out;
   }
-  const Bucket& bucket = run_.program().buckets[op.key];
+  const Bucket& bucket = plan_.program().buckets[op.key];
   if (op.payload == Payload::mean) {  // a step's gradients have been used, and are no longer there
     Buffer out{gradients_at(bucket.first), bucket.elements, {}, true};
     out.parts.emplace_back(parameters_at(bucket.first), bucket.elements);
@@ -136,7 +136,7 @@ Collectives::Buffer Collectives::buffer(uint32_t index) const {
 
 /// Whether groups of devices that train separately average what each of them holds.
 bool Collectives::averages_share(const Op& op) const {
-  return run_.stages().split() && run_.program().collectives[op.what].kind == CollKind::all_reduce &&
+  return plan_.stages().split() && plan_.program().collectives[op.what].kind == CollKind::all_reduce &&
          (op.payload == Payload::parameters || op.payload == Payload::state);
 }
 
@@ -176,14 +176,14 @@ int64_t Collectives::meet(const Meeting& m, float* at) {
 
 OpHandler::Act Collectives::collective(uint32_t index) {
   const Op& op = role().ops[index];
-  const Collective& c = run_.program().collectives[op.what];
-  const Run::Member m = run_.member(c, instance_);
+  const Collective& c = plan_.program().collectives[op.what];
+  const GroupMember m = plan_.member(c, instance_);
   Buffer whole = buffer(index);
   float* const gradients = whole.at;
-  const int64_t each = narrowed_words(run_.program(), op) / m.ranks;
+  const int64_t each = narrowed_words(plan_.program(), op) / m.ranks;
   if (each > 0) whole = {parts_.half.gathered(), each * m.ranks};
-  const HalfGradients half = half_gradients(run_.program(), op);
-  const bool halves = half.elements > 0, casts = halves && !casts_gradients(run_.program());
+  const HalfGradients half = half_gradients(plan_.program(), op);
+  const bool halves = half.elements > 0, casts = halves && !casts_gradients(plan_.program());
   if (halves) whole = {parts_.half.memory_of(op), half.words()};
   const int64_t n = whole.elements;
   bench_.bytes[index] = halves ? 2 * half.elements : 4 * n * (1 + static_cast<int64_t>(whole.further.size()));
@@ -194,21 +194,22 @@ OpHandler::Act Collectives::collective(uint32_t index) {
   const bool brings = whole.all || c.kind == CollKind::all_gather,
              takes = (whole.all && c.kind != CollKind::shift && op.payload != Payload::mean) ||
                      c.kind == CollKind::reduce_scatter;
-  Meeting meeting{&run_.group(op.what, m.group), run_.library(op.what, m.group), m.rank, n, op.lane};
-  if (halves) meeting.format = half_format(run_.execution().job.precision);
+  Meeting meeting{&run_.communicators().group(op.what, m.group),
+                  run_.communicators().library(op.what, m.group), m.rank, n, op.lane};
+  if (halves) meeting.format = half_format(plan_.execution().job.precision);
   meeting.over_links = run_.has_transport() && meeting.library == nullptr;
   if (meeting.library != nullptr) {
     meeting.library->reserve(m.rank, *device_, n);
     asks_.emplace_back([=, this, at = whole.at] {
       estimates_[index] = meeting.library->estimate(m.rank, *device_, at, n, meeting.lane, meeting.format);
-      if (!run_.keep().parameters) in_row_[index] = time_in_row(meeting, at);
+      if (!plan_.keep().parameters) in_row_[index] = time_in_row(meeting, at);
     });
   }
   const bool waits = meeting.over_links || bench_.lanes[op.lane].exchanges;  // the host takes part in it
   if (meeting.over_links) driver_->reserve_collective(op.lane, n);
   const Act bring = bring_share(index), keep = keep_share(index);
   const CopiedRange copies = copies_.written_by(op);
-  const int32_t delay = op.payload == Payload::gradients ? run_.program().delay : 0;
+  const int32_t delay = op.payload == Payload::gradients ? plan_.program().delay : 0;
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     const int64_t late = delay > 0 ? iteration % delay * graph().parameters() : 0;
     float* const at = whole.at + (halves ? 0 : late);
@@ -233,21 +234,21 @@ OpHandler::Act Collectives::collective(uint32_t index) {
 }
 
 void Collectives::coordinate() {
-  if (run_.cycle() == 0) return;
+  if (run_.coordinator().cycle() == 0) return;
   LaneState& comm = bench_.lanes[Lane::comm];
   for (LaneOp& bound : comm.ops) {
     const Op& op = role().ops[bound.op];
-    if (!run_.coordinated(op)) continue;
-    const Bucket& bucket = run_.program().buckets[op.key];
+    if (!run_.coordinator().decides(op)) continue;
+    const Bucket& bucket = plan_.program().buckets[op.key];
     bound.gradients = {bucket.first, bucket.elements};
   }
   comm.sum = [this](const LaneOp& first, Slice range, int32_t iteration) {
     const uint32_t what = role().ops[first.op].what;
-    const Run::Member m = run_.member(run_.program().collectives[what], instance_);
+    const GroupMember m = plan_.member(plan_.program().collectives[what], instance_);
     const auto sum = [&] {
-      return run_.group(what, m.group).run(m.rank, gradients_at(range.first), range.elements);
+      return run_.communicators().group(what, m.group).run(m.rank, gradients_at(range.first), range.elements);
     };
-    return run_.keep().norms ? noting_norms(range, iteration, sum) : sum();
+    return plan_.keep().norms ? noting_norms(range, iteration, sum) : sum();
   };
 }
 
@@ -270,10 +271,10 @@ double Collectives::time_in_row(const Meeting& meeting, float* at) {
 }
 
 void Collectives::join_groups() {
-  const auto& collectives = run_.program().collectives;
+  const auto& collectives = plan_.program().collectives;
   for (uint32_t c = 0; c < collectives.size(); ++c) {
-    const Run::Member m = run_.member(collectives[c], instance_);
-    if (DeviceGroup* library = run_.library(c, m.group)) library->join(m.rank, *device_);
+    const GroupMember m = plan_.member(collectives[c], instance_);
+    if (DeviceGroup* library = run_.communicators().library(c, m.group)) library->join(m.rank, *device_);
   }
 }
 
@@ -281,9 +282,9 @@ void Collectives::join_groups() {
 OpHandler::Act Collectives::bring_share(uint32_t index) {
   const Op& op = role().ops[index];
   const bool gathers =
-      op.payload == Payload::parameters && run_.program().collectives[op.what].kind == CollKind::all_gather;
-  if (!gathers || !in_gather_buffer(op.key) || run_.execution().job.offload.parameters) return nullptr;
-  const Slice own = run_.share(op.key, instance_);
+      op.payload == Payload::parameters && plan_.program().collectives[op.what].kind == CollKind::all_gather;
+  if (!gathers || !in_gather_buffer(op.key) || plan_.execution().job.offload.parameters) return nullptr;
+  const Slice own = plan_.share(op.key, instance_);
   if (own.elements == 0) return nullptr;
   return [this, own, lane = op.lane](int32_t) {
     device_->copy(parameters_at(own.first), own_parameters(own.first), own.elements, lane);
@@ -296,26 +297,26 @@ OpHandler::Act Collectives::bring_share(uint32_t index) {
 OpHandler::Act Collectives::keep_share(uint32_t index) {
   const Op& op = role().ops[index];
   if (op.payload != Payload::gradients ||
-      run_.program().collectives[op.what].kind != CollKind::reduce_scatter)
+      plan_.program().collectives[op.what].kind != CollKind::reduce_scatter)
     return nullptr;
-  const Slice own = run_.share(op.key, instance_);
+  const Slice own = plan_.share(op.key, instance_);
   const StepPosition of_op = parts_.plan.position(index);
   if (!gradients_in_gather_buffer(op.key)) {
-    if (!run_.sums_shares() || run_.sums_on_host()) return nullptr;
+    if (!plan_.gradient_scale().each_micro_batch_sums || plan_.sums_on_host()) return nullptr;
     return [this, own, of_op, lane = op.lane](int32_t iteration) {
-      parts_.sums.add_up(own.first, own.first + own.elements, position(run_, of_op, iteration), lane);
+      parts_.sums.add_up(own.first, own.first + own.elements, position(plan_, of_op, iteration), lane);
       return int64_t{0};
     };
   }
-  return [this, own, of_op, &bucket = run_.program().buckets[op.key], lane = op.lane](int32_t iteration) {
+  return [this, own, of_op, &bucket = plan_.program().buckets[op.key], lane = op.lane](int32_t iteration) {
     if (own.elements > 0) {
       float *const to = own_gradients(own.first), *const from = gradients_at(own.first);
-      if (run_.sums_on_host() || position(run_, of_op, iteration).first)
+      if (plan_.sums_on_host() || position(plan_, of_op, iteration).first)
         device_->copy(to, from, own.elements, lane);
       else
         device_->accumulate(to, from, own.elements, lane);
     }
-    if (run_.execution().poison)
+    if (plan_.execution().poison)
       device_->scale(gradients_at(bucket.first), std::numeric_limits<float>::quiet_NaN(), bucket.elements,
                      lane);
     return int64_t{0};
@@ -323,8 +324,8 @@ OpHandler::Act Collectives::keep_share(uint32_t index) {
 }
 
 int64_t Collectives::noting_norms(Slice range, int32_t iteration, const std::function<int64_t()>& sum) {
-  const int32_t micro = run_.micro_batches();
-  const double workers = run_.workers();
+  const int32_t micro = plan_.micro_batches();
+  const double workers = plan_.workers();
   const float* const at = gradients_at(range.first);
   const auto step = static_cast<std::size_t>(iteration / micro);
   if (norms_.size() <= step) norms_.resize(step + 1);

@@ -15,7 +15,7 @@ Needs GradientCompression::needs(const Asked& a) {
 }
 
 GradientCompression::GradientCompression(const Workplace& place, const PassPlan& plan)
-    : OpHandler(place), plan_(plan) {
+    : OpHandler(place), pass_plan_(plan) {
   const Needs need = needs(place.bench.asked());
   messages_ = place.bench.allocate(need[0]);
   left_out_ = place.bench.allocate(need[1]);
@@ -23,12 +23,12 @@ GradientCompression::GradientCompression(const Workplace& place, const PassPlan&
 }
 
 int64_t GradientCompression::words() const {
-  return compressed_words(run_.program(), run_.stages().place(instance_).role, graph().graph());
+  return compressed_words(plan_.program(), plan_.stages().place(instance_).role, graph().graph());
 }
 
 CompressedBucket GradientCompression::compressed(uint32_t key) const {
-  return {run_.program().compression, graph().graph(), run_.program().buckets[key],
-          compressing_members(run_.program(), role())};
+  return {plan_.program().compression, graph().graph(), plan_.program().buckets[key],
+          compressing_members(plan_.program(), role())};
 }
 
 /// The device's place among those whose messages are gathered.
@@ -37,17 +37,18 @@ int64_t GradientCompression::rank(uint32_t key) const {
   const auto gather = std::find_if(ops.begin(), ops.end(), [&](const Op& op) {
     return op.kind == OpKind::collective && op.payload == Payload::compressed && op.key == key;
   });
-  return run_.member(run_.program().collectives[gather->what], instance_).rank;
+  return plan_.member(plan_.program().collectives[gather->what], instance_).rank;
 }
 
 /// Words of the bucket's buffer, and of the part for one server.
 int64_t GradientCompression::message_words(uint32_t key) const {
-  return run_.program().stores.empty() ? compressed(key).words() : run_.shards_of(key).size() * pushed(key);
+  return plan_.program().stores.empty() ? compressed(key).words()
+                                        : plan_.shards().with(key).size() * pushed(key);
 }
 
 int64_t GradientCompression::pushed(uint32_t key) const {
-  return pushed_words(run_.program().compression, run_.program().buckets[key].elements,
-                      run_.shards_of(key).size());
+  return pushed_words(plan_.program().compression, plan_.program().buckets[key].elements,
+                      plan_.shards().with(key).size());
 }
 
 int64_t GradientCompression::messages_before(uint32_t key) const {
@@ -62,13 +63,13 @@ int64_t GradientCompression::messages_before(uint32_t key) const {
 /// Each server's part of what this worker pushes.
 OpHandler::Act GradientCompression::compress_pushes(const Op& op) {
   std::vector<Launch> list;
-  const auto shards = run_.shards_of(op.key);
+  const auto shards = plan_.shards().with(op.key);
   for (const uint32_t s : shards) {
-    const Slice slice = run_.slice(op.key, instance_, s);
+    const Slice slice = plan_.shards().slice(op.key, instance_, s);
     if (slice.elements == 0) continue;
-    const CompressedBucket form(run_.program().compression, slice.elements);
+    const CompressedBucket form(plan_.program().compression, slice.elements);
     Call call = compression_call(Function::compress, form);
-    if (s == shards.front()) call.kernels = run_.program().tasks[op.what].kernels;  // the whole bucket's
+    if (s == shards.front()) call.kernels = plan_.program().tasks[op.what].kernels;  // the whole bucket's
     Launch l;
     l.prepared = device_->prepare(call);
     l.time = driver_->timed(call);
@@ -78,26 +79,26 @@ OpHandler::Act GradientCompression::compress_pushes(const Op& op) {
     list.push_back(std::move(l));
   }
   return [this, list](int32_t iteration) {
-    driver_->launch(list, 0, run_.state(instance_, iteration));
+    driver_->launch(list, 0, plan_.state(instance_, iteration));
     return int64_t{0};
   };
 }
 
 /// PowerSGD starts with random matrices that are equal on all workers.
 void GradientCompression::start() {
-  if (run_.program().compression.kind != Compression::Kind::powersgd) return;
+  if (plan_.program().compression.kind != Compression::Kind::powersgd) return;
   std::vector<float> start(static_cast<std::size_t>(words()));
   for (std::size_t i = 0; i < start.size(); ++i)
-    start[i] = static_cast<float>(to_normal(draw_bits(run_.execution().seed, i)));
+    start[i] = static_cast<float>(to_normal(draw_bits(plan_.execution().seed, i)));
   device_->upload(messages_, start.data(), static_cast<int64_t>(start.size()));
 }
 
 OpHandler::Act GradientCompression::bind(uint32_t index) {
   const Op& op = role().ops[index];
-  if (!run_.program().stores.empty()) return compress_pushes(op);
+  if (!plan_.program().stores.empty()) return compress_pushes(op);
   const CompressedBucket form = compressed(op.key);
-  const Task& task = run_.program().tasks[op.what];
-  const Bucket& bucket = run_.program().buckets[op.key];
+  const Task& task = plan_.program().tasks[op.what];
+  const Bucket& bucket = plan_.program().buckets[op.key];
   const bool between = op.payload == Payload::compressed, back = task.pass == Pass::update;
   Call call = compression_call(between ? Function::orthogonalise
                                : back  ? Function::decompress
@@ -118,7 +119,7 @@ OpHandler::Act GradientCompression::bind(uint32_t index) {
   else
     l.operands = {{own, delta, gradients}};
   return [this, list = std::vector<Launch>{l}](int32_t iteration) {
-    driver_->launch(list, 0, run_.state(instance_, iteration));
+    driver_->launch(list, 0, plan_.state(instance_, iteration));
     return int64_t{0};
   };
 }
@@ -128,7 +129,7 @@ std::pair<float*, int64_t> GradientCompression::words_of(uint32_t index) const {
   const CompressedBucket form = compressed(op.key);
   float* const all = messages(op.key);
   if (form.gathered()) return {all, form.words()};
-  uint32_t before = plan_.alike_before(index);
+  uint32_t before = pass_plan_.alike_before(index);
   int64_t at = 0;
   for (const int64_t words : {form.plain(), form.message() - form.plain(), form.second()}) {
     if (words > 0 && before-- == 0) return {all + at, words};

@@ -33,7 +33,7 @@ class GradientCompression : public OpHandler {
   float* messages(uint32_t key) const { return messages_ + messages_before(key); }
   Act compress_pushes(const Op& op);
 
-  const PassPlan& plan_;
+  const PassPlan& pass_plan_;
   float *messages_ = nullptr, *left_out_ = nullptr;  ///< messages, and error feedback
 };
 

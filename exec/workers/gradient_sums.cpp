@@ -3,10 +3,10 @@
 
 namespace tandem::exec {
 
-StepPosition position(const Run& run, StepPosition of_op, int32_t iteration) {
-  if (run.stages().micros() > 1) return of_op;
-  const int32_t micro = iteration % run.micro_batches();
-  return {micro == 0, micro + 1 == run.micro_batches()};
+StepPosition position(const RunPlan& plan, StepPosition of_op, int32_t iteration) {
+  if (plan.stages().micros() > 1) return of_op;
+  const int32_t micro = iteration % plan.micro_batches();
+  return {micro == 0, micro + 1 == plan.micro_batches()};
 }
 
 /// With offloaded gradients, those of micro-batches that are iterations are summed on the host.
@@ -19,7 +19,7 @@ Needs GradientSums::needs(const Asked& a) {
 GradientSums::GradientSums(Bench& bench, const ModelMemory& memory)
     : bench_(bench),
       memory_(memory),
-      apart_(summed_apart(bench.run.program(), bench.run.stages(), bench.instance)),
+      apart_(summed_apart(bench.plan.program(), bench.plan.stages(), bench.instance)),
       sums_(bench.allocate(needs(bench.asked())[0])) {}
 
 void GradientSums::add_up(int64_t begin, int64_t end, StepPosition position, Lane lane) const {

@@ -7,7 +7,7 @@
 namespace tandem::exec {
 
 /// For micro-batches that are iterations of the program, or for those within one.
-StepPosition position(const Run& run, StepPosition of_op, int32_t iteration);
+StepPosition position(const RunPlan& plan, StepPosition of_op, int32_t iteration);
 
 /// Used by the thread of whichever lane computes or reduces the gradients.
 class GradientSums {

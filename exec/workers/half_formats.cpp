@@ -29,7 +29,7 @@ HalfFormats::HalfFormats(const Workplace& place) : OpHandler(place) {
   half_ = place.bench.allocate(need[1]);
 }
 
-float* HalfFormats::memory_of(const Op& op) const { return half_ + half_place(run_.program(), role(), op); }
+float* HalfFormats::memory_of(const Op& op) const { return half_ + half_place(plan_.program(), role(), op); }
 
 void HalfFormats::narrow_gradients(const HalfGradients& form, float* words, const float* gradients,
                                    Lane lane) const {
@@ -47,14 +47,14 @@ void HalfFormats::upcast_gradients(const HalfGradients& form, uint32_t rank, flo
 }
 
 void HalfFormats::narrow_share(uint32_t key, float* words, Lane lane) const {
-  const Slice own = run_.share(key, instance_);
+  const Slice own = plan_.share(key, instance_);
   if (own.elements > 0) device_->narrow(words, parameters_at(own.first), own.elements, lane);
 }
 
 void HalfFormats::upcast_shares(uint32_t key, const GroupMember& m, const float* words, int64_t each,
                                 Lane lane) const {
   for (uint32_t rank = 0; rank < m.ranks; ++rank) {
-    const Slice other = run_.cut_bucket(key, rank, m.ranks);
+    const Slice other = part_of(plan_.program().buckets[key], rank, m.ranks);
     if (rank != m.rank && other.elements > 0)
       device_->upcast(parameters_at(other.first), words + rank * each, other.elements, lane);
   }
@@ -62,9 +62,9 @@ void HalfFormats::upcast_shares(uint32_t key, const GroupMember& m, const float*
 
 OpHandler::Act HalfFormats::bind(uint32_t index) {
   const Op& op = role().ops[index];
-  const HalfGradients form = half_gradients(run_.program(), op);
-  float *const words = memory_of(op), *const gradients = gradients_at(run_.program().buckets[op.key].first);
-  const bool back = run_.program().tasks[op.what].pass == Pass::update;
+  const HalfGradients form = half_gradients(plan_.program(), op);
+  float *const words = memory_of(op), *const gradients = gradients_at(plan_.program().buckets[op.key].first);
+  const bool back = plan_.program().tasks[op.what].pass == Pass::update;
   return [=, this, lane = op.lane](int32_t) {
     if (back)
       upcast_gradients(form, 0, gradients, words, lane);

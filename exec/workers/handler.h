@@ -34,10 +34,10 @@ class OpHandler {
 
  protected:
   explicit OpHandler(const Workplace& place);
-  const Role& role() const { return run_.role(instance_); }
-  const ExecutionGraph& graph() const { return run_.stages().lowered(instance_); }
+  const Role& role() const { return plan_.role(instance_); }
+  const ExecutionGraph& graph() const { return plan_.stages().lowered(instance_); }
   float* tensor(TensorId t, int64_t variant = 0) const { return memory_.tensor(t, variant); }
-  int64_t slot(const Op& op) const { return run_.stages().slots(instance_).of_micro[op.micro]; }
+  int64_t slot(const Op& op) const { return plan_.stages().slots(instance_).of_micro[op.micro]; }
   // Declared in ModelMemory and ParameterCopies, where they are described.
   float* parameters_at(int64_t first) const { return memory_.parameters_at(first); }
   float* gradients_at(int64_t first) const { return memory_.gradients_at(first); }
@@ -46,15 +46,16 @@ class OpHandler {
   CopiedRange copied(const Slice& part) const { return copies_.copied(part); }
   void renew(const CopiedRange& range, Lane lane) const { copies_.renew(range, lane); }
   bool in_gather_buffer(uint32_t key) const {
-    return run_.stages().gather_buffers(instance_).parameters.at[key] >= 0;
+    return plan_.stages().gather_buffers(instance_).parameters.at[key] >= 0;
   }
   bool gradients_in_gather_buffer(uint32_t key) const {
-    return run_.stages().gather_buffers(instance_).gradients.at[key] >= 0;
+    return plan_.stages().gather_buffers(instance_).gradients.at[key] >= 0;
   }
   /// A call with its operands, ready to be launched.
   Launch launch_of(const Call& call, std::vector<float*> operands) const;
   Bench& bench_;
   Run& run_;
+  const RunPlan& plan_;
   const uint32_t instance_;
   DeviceSession* const device_;
   LaneDriver* const driver_;

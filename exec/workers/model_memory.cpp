@@ -65,7 +65,7 @@ ModelMemory::ModelMemory(Bench& bench) : bench_(bench) {
   frozen_ = bench.allocate(need[kFrozen]);
   if (offloads()) {
     const Backend& host = e.backend->asynchronous ? backends_registry().at("cpu") : *e.backend;
-    host_ = host.open({bench.run.device_index(bench.instance), e.job.precision, e.threads, false});
+    host_ = host.open({bench.plan.device_index(bench.instance), e.job.precision, e.threads, false});
     host_parameters_ = allocate_on_host(need[kHostParameters].words());
     state_ = allocate_on_host(state_words_);
   } else if (paged) {
@@ -106,11 +106,12 @@ void ModelMemory::add_state(std::vector<float*>& operands, int64_t first) const 
 }
 
 void ModelMemory::set_start_values() {
-  const Run& run = bench_.run;
-  const ExecutionGraph &n = graph(), &whole = run.execution_graph();
+  const RunPlan& plan = bench_.plan;
+  const StartValues& start = bench_.run.start();
+  const ExecutionGraph &n = graph(), &whole = plan.execution_graph();
   DeviceSession& device = *bench_.device;
   std::vector<float> own;
-  take_mapped(run.stages().parameter_map(bench_.instance), run.start(), whole.parameters(), own,
+  take_mapped(plan.stages().parameter_map(bench_.instance), start.parameters, whole.parameters(), own,
               n.parameters());
   const std::vector<float> kept = held_parameters_.kept.take(own, n.parameters());
   device.upload(parameters_, kept.data(), held_parameters_.kept.elements());
@@ -118,7 +119,7 @@ void ModelMemory::set_start_values() {
     const std::vector<float> updated = kept_state_.take(own, n.parameters());
     std::copy(updated.begin(), updated.end(), host_parameters_);
   }
-  take_mapped(run.stages().frozen_map(bench_.instance), run.frozen(), whole.frozen_elements(), own,
+  take_mapped(plan.stages().frozen_map(bench_.instance), start.frozen, whole.frozen_elements(), own,
               n.frozen_elements());
   device.upload(frozen_, n.stored(own).data(), n.frozen_words());
   set_start_state();
@@ -126,16 +127,17 @@ void ModelMemory::set_start_values() {
 }
 
 void ModelMemory::set_start_state() {
-  const Run& run = bench_.run;
-  const OptimizerState& whole = run.optimizer_state();
-  const auto& map = run.stages().parameter_map(bench_.instance);
+  const RunPlan& plan = bench_.plan;
+  const StartValues& start = bench_.run.start();
+  const OptimizerState& whole = plan.optimizer_state();
+  const auto& map = plan.stages().parameter_map(bench_.instance);
   std::vector<float> state;
   if (execution().job.optimizer->flat()) {
     std::vector<float> own;
-    take_mapped(map, run.start_state(), run.execution_graph().parameters(), own, graph().parameters());
+    take_mapped(map, start.optimizer_state, plan.execution_graph().parameters(), own, graph().parameters());
     state = kept_state_.take(own, graph().parameters());
   } else {
-    take_mapped(state_map(whole, optimizer_state_, map), run.start_state(), whole.words(), state,
+    take_mapped(state_map(whole, optimizer_state_, map), start.optimizer_state, whole.words(), state,
                 optimizer_state_.words());
   }
   if (state_on_host_)
@@ -145,7 +147,7 @@ void ModelMemory::set_start_state() {
 }
 
 void ModelMemory::set_start_buffers() {
-  const ExecutionGraph &n = graph(), &whole = bench_.run.execution_graph();
+  const ExecutionGraph &n = graph(), &whole = bench_.plan.execution_graph();
   const Checkpoint* saved = execution().start;
   for (const BufferPlace& b : buffers(whole, n)) {
     const Tensor& t = n.tensors()[b.tensor];

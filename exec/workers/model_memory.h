@@ -56,8 +56,8 @@ class ModelMemory {
   std::vector<float> state_now() const;
 
  private:
-  const Execution& execution() const { return bench_.run.execution(); }
-  const ExecutionGraph& graph() const { return bench_.run.stages().lowered(bench_.instance); }
+  const Execution& execution() const { return bench_.plan.execution(); }
+  const ExecutionGraph& graph() const { return bench_.plan.stages().lowered(bench_.instance); }
   bool offloads() const { return execution().job.offload.optimizer; }
   void set_start_values();
   void set_start_state();

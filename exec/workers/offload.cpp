@@ -20,7 +20,7 @@ Needs Offload::needs(const Asked& a) {
 Offload::Offload(const Workplace& place) : UpdateHandler(place) {
   const Needs need = needs(place.bench.asked());
   reloaded_ = place.bench.allocate(need[0]);
-  if (!run_.execution().job.offload.optimizer) return;
+  if (!plan_.execution().job.offload.optimizer) return;
   host_gradients_ = memory_.allocate_on_host(need[1].words());
   host_sums_ = memory_.allocate_on_host(need[2].words());
   host_narrowed_ = memory_.allocate_on_host(need[3].words());
@@ -38,9 +38,9 @@ OpHandler::Act Offload::bind(uint32_t index) {
 /// Gradients of the bucket, or the worker's share of them, are copied down.
 OpHandler::Act Offload::offload(uint32_t index) {
   const Op& op = role().ops[index];
-  const Slice part = run_.share(op.key, instance_);
+  const Slice part = plan_.share(op.key, instance_);
   bench_.bytes[index] = 4 * part.elements;
-  const bool queued = run_.execution().backend->asynchronous;
+  const bool queued = plan_.execution().backend->asynchronous;
   if (part.elements == 0) return nothing();
   return [this, part, queued, lane = op.lane](int32_t) {
     float *to = host_gradients_ + memory_.kept_state().of(part.first), *from = own_gradients(part.first);
@@ -52,13 +52,13 @@ OpHandler::Act Offload::offload(uint32_t index) {
 /// Parameters are copied up, in 4 or 2 bytes.
 OpHandler::Act Offload::reload(uint32_t index) {
   const Op& op = role().ops[index];
-  const Slice part = run_.share(op.key, instance_);
-  const bool narrow = element_bytes(run_.execution().job.precision) == 2,
-             queued = run_.execution().backend->asynchronous;
+  const Slice part = plan_.share(op.key, instance_);
+  const bool narrow = element_bytes(plan_.execution().job.precision) == 2,
+             queued = plan_.execution().backend->asynchronous;
   const int64_t words = narrow ? (part.elements + 1) / 2 : part.elements;
   bench_.bytes[index] = 4 * words;
   if (part.elements == 0) return nothing();
-  const bool whole = run_.execution().job.offload.parameters;  // with nothing on the device in between
+  const bool whole = plan_.execution().job.offload.parameters;  // with nothing on the device in between
   return [this, part, narrow, queued, words, whole, copies = copied(part), lane = op.lane](int32_t) {
     float* const at = whole ? parameters_at(part.first) : own_parameters(part.first);
     float* const to = narrow ? reloaded_ : at;
@@ -77,10 +77,10 @@ OpHandler::Act Offload::reload(uint32_t index) {
 
 /// Adds gradients of a micro-batch that have been copied down to the earlier ones of the step.
 OpHandler::Act Offload::add_on_host(const Op& op) {
-  const Slice part = run_.share(op.key, instance_);
+  const Slice part = plan_.share(op.key, instance_);
   if (part.elements == 0) return nothing();
   return [this, part](int32_t iteration) {
-    const StepPosition at = position(run_, {}, iteration);
+    const StepPosition at = position(plan_, {}, iteration);
     const int64_t first = memory_.kept_state().of(part.first);
     float *arrived = host_gradients_ + first, *sum = host_sums_ + first;
     if (at.first && at.last) return int64_t{0};
@@ -100,7 +100,7 @@ OpHandler::Act Offload::update_on_host(const Op& op, const Slice& part) {
   std::vector<float*> operands{memory_.host_parameters() + first, host_gradients_ + first};
   memory_.add_state(operands, part.first);
   return [this, operands, prepared = memory_.host()->prepare(update_call(op, part))](int32_t iteration) {
-    memory_.host()->launch(prepared, operands, run_.state(instance_, iteration), Lane::host);
+    memory_.host()->launch(prepared, operands, plan_.state(instance_, iteration), Lane::host);
     return int64_t{0};
   };
 }

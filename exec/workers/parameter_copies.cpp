@@ -13,7 +13,7 @@ Needs ParameterCopies::needs(const Asked& a) {
 ParameterCopies::ParameterCopies(Bench& bench, const ModelMemory& memory)
     : bench_(bench),
       memory_(memory),
-      copies_of_(bench.run.execution(), bench.run.program(), bench.run.stages(), bench.instance) {
+      copies_of_(bench.plan.execution(), bench.plan.program(), bench.plan.stages(), bench.instance) {
   copies_ = bench.allocate(needs(bench.asked())[0]);
   if (copies_of_.empty()) return;
   const auto upload = [&](const auto& list, int64_t at, int64_t count) {
@@ -60,7 +60,7 @@ CopiedRange ParameterCopies::all() const {
 CopiedRange ParameterCopies::written_by(const Op& op) const {
   if (op.payload == Payload::state) return all();
   if (op.payload != Payload::parameters) return {};
-  const Bucket& b = bench_.run.program().buckets[op.key];
+  const Bucket& b = bench_.plan.program().buckets[op.key];
   return copied({b.first, b.elements});
 }
 
@@ -73,9 +73,9 @@ void ParameterCopies::renew(const CopiedRange& range, Lane lane) const {
 Call ParameterCopies::with_copies(const Call& lowered, std::vector<float*>& behind) const {
   Call call = lowered;
   if (copies_of_.empty()) return call;
-  const CopyWish wish = bench_.run.execution().backend->copies(call, bench_.run.execution().job.precision);
+  const CopyWish wish = bench_.plan.execution().backend->copies(call, bench_.plan.execution().job.precision);
   for (std::size_t k = 0; k < call.operands.size(); ++k) {
-    const Tensor& t = bench_.run.stages().lowered(bench_.instance).tensors()[call.operands[k]];
+    const Tensor& t = bench_.plan.stages().lowered(bench_.instance).tensors()[call.operands[k]];
     if (t.kind != TensorKind::parameter) continue;
     const CopyPiece* piece = (wish.half >> k & 1U) != 0 ? copies_of_.piece(t.offset) : nullptr;
     const CopiedMatrix* matrix = (wish.fp8 >> k & 1U) != 0 ? copies_of_.matrix(t.offset) : nullptr;

@@ -11,10 +11,10 @@
 namespace tandem::exec {
 
 Passes::Passes(const Workplace& place, const PassPlan& plan, const GradientSums& sums, Input& input)
-    : OpHandler(place), plan_(plan), sums_(sums), input_(input) {
+    : OpHandler(place), pass_plan_(plan), sums_(sums), input_(input) {
   for (uint32_t i = 0; i < plan.layers(); ++i) prepare_layer(i);
   find_uses();
-  if (!run_.execution().integer_gradients) return;
+  if (!plan_.execution().integer_gradients) return;
   driver_->reserve_staging(LaneDriver::Staging::integers, graph().parameters());
   find_whole();
 }
@@ -23,14 +23,14 @@ Passes::Passes(const Workplace& place, const PassPlan& plan, const GradientSums&
 void Passes::find_whole() {
   const ExecutionGraph& n = graph();
   whole_.assign(static_cast<std::size_t>(n.parameters()), -1);
-  for (const MappedRange& p : run_.stages().parameter_map(instance_)) {
+  for (const MappedRange& p : plan_.stages().parameter_map(instance_)) {
     if (p.copy) continue;  // its owner computes the gradient
     std::iota(whole_.begin() + p.own, whole_.begin() + p.own + p.elements, p.whole);
   }
   // If devices see parts of a sequence the first computes the whole gradient.
-  if (run_.stages().place(instance_).context > 0) whole_.assign(whole_.size(), -1);
+  if (plan_.stages().place(instance_).context > 0) whole_.assign(whole_.size(), -1);
   for (const Slice& s : in_parts(n)) {
-    if (run_.stages().place(instance_).partner > 0 && !run_.stages().own_samples())
+    if (plan_.stages().place(instance_).partner > 0 && !plan_.stages().own_samples())
       std::fill_n(whole_.begin() + s.first, s.elements, int64_t{-1});
   }
 }
@@ -85,13 +85,13 @@ Launch Passes::prepare(const Call& lowered) {
 /// nothing is gathered and there are no gradients.
 void Passes::find_uses() {
   forgets_.resize(role().ops.size());
-  if (!run_.execution().poison) return;
+  if (!plan_.execution().poison) return;
   constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
   for (const auto& [memory, held] : {std::pair{memory_.parameters(), &memory_.held_parameters()},
                                      std::pair{memory_.gradients(), &memory_.held_gradients()}})
     device_->scale(memory + held->elements - held->rooms(), kNoNumber, held->rooms(), Lane::compute);
-  for (const Life& life : parameter_lives(run_.program(), run_.stages().place(instance_).role, graph(),
-                                          run_.execution().job.offload.parameters)) {
+  for (const Life& life : parameter_lives(plan_.program(), plan_.stages().place(instance_).role, graph(),
+                                          plan_.execution().job.offload.parameters)) {
     if (!in_gather_buffer(life.key)) forget(life.key, Lane::compute);
     const Op& last = role().ops[life.ops.back()];
     if (last.kind == OpKind::compute) forgets_[life.ops.back()].push_back(life.key);
@@ -102,9 +102,9 @@ void Passes::find_uses() {
 /// All of a bucket except the worker's own share, if that stays within it.
 void Passes::forget(uint32_t key, Lane lane) {
   constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
-  const Bucket& bucket = run_.program().buckets[key];
+  const Bucket& bucket = plan_.program().buckets[key];
   float* const at = parameters_at(bucket.first);
-  const Slice own = in_gather_buffer(key) ? Slice{bucket.first, 0} : run_.share(key, instance_);
+  const Slice own = in_gather_buffer(key) ? Slice{bucket.first, 0} : plan_.share(key, instance_);
   const int64_t begin = own.first - bucket.first, end = begin + own.elements;
   device_->scale(at, kNoNumber, begin, lane);
   device_->scale(at + end, kNoNumber, bucket.elements - end, lane);
@@ -131,34 +131,34 @@ void Passes::launch_layers(const PassWork& w, std::size_t variant, const Iterati
 
 OpHandler::Act Passes::bind(uint32_t index) {
   const Op& op = role().ops[index];
-  const bool split = run_.stages().split(), loads = run_.execution().loads();
-  const std::vector<Slice> sums = run_.summed_whole(instance_);
-  const PassWork& w = plan_.work(index);
+  const bool split = plan_.stages().split(), loads = plan_.execution().loads();
+  const std::vector<Slice> sums = plan_.summed_whole(instance_);
+  const PassWork& w = pass_plan_.work(index);
   const bool judges = w.forward && w.first + w.count == layers_.size();
   const bool ends =
-      judges && w.parts.back() + 1 == layers_.back().forward.size() && !plan_.judged_later(index);
+      judges && w.parts.back() + 1 == layers_.back().forward.size() && !pass_plan_.judged_later(index);
   // A stage with a loss that copies no input reads the labels itself.
   const bool labels = judges && w.parts.back() == 0 && split && loads && !input_.copies();
   if (labels) driver_->reserve_staging(LaneDriver::Staging::input, graph().input_elements());
   const auto at = static_cast<std::size_t>(slot(op));
   // Error feedback would keep non-finite values for ever.
-  const bool alone = run_.store() != nullptr || run_.execution().job.offload.optimizer || run_.compresses();
+  const bool alone = run_.store() != nullptr || plan_.execution().job.offload.optimizer || plan_.compresses();
   std::vector<float*> losses;
   for (const TensorId t : graph().losses()) losses.push_back(tensor(t, static_cast<int64_t>(at)));
   return [=, this, micro = int32_t{op.micro}](int32_t iteration) {
-    const IterationState s = run_.state(instance_, iteration, micro);
+    const IterationState s = plan_.state(instance_, iteration, micro);
     const std::size_t variant = split ? at : loads ? static_cast<std::size_t>(iteration % kInputBatches) : 0;
     if (labels) input_.load(s.iteration, variant, static_cast<int32_t>(s.iteration), Lane::compute);
     launch_layers(w, variant, s);
     for (const uint32_t key : forgets_[index]) forget(key, Lane::compute);
     if (ends) driver_->take_losses(losses);
-    const int32_t step = iteration * run_.stages().micros() + micro;
+    const int32_t step = iteration * plan_.stages().micros() + micro;
     for (const auto& [begin, end] : w.ranges) {
       device_->unscale(gradients_at(begin), end - begin, alone, Lane::compute);
-      if (run_.execution().integer_gradients) integers(begin, end, step);
+      if (plan_.execution().integer_gradients) integers(begin, end, step);
       for (const Slice& s : sums)
         sums_.add_up(std::max(begin, s.first), std::min(end, s.first + s.elements),
-                     position(run_, plan_.position(index), iteration), Lane::compute);
+                     position(plan_, pass_plan_.position(index), iteration), Lane::compute);
     }
     return int64_t{0};
   };
@@ -169,13 +169,13 @@ void Passes::integers(int64_t begin, int64_t end, int32_t iteration) {
   float* const at = gradients_at(begin);
   float* to = driver_->staging(LaneDriver::Staging::integers, iteration, at);
   if (to != at) to += begin;
-  const std::vector<uint32_t> own{run_.stages().place(instance_).replica},
-      fed = run_.stages().fed_by(instance_);
-  const int64_t experts = run_.stages().experts_from(instance_);
+  const std::vector<uint32_t> own{plan_.stages().place(instance_).replica},
+      fed = plan_.stages().fed_by(instance_);
+  const int64_t experts = plan_.stages().experts_from(instance_);
   // Of uneven batches the sum over the samples, since only that is an integer.
-  const int samples = run_.stages().uneven() ? static_cast<int>(graph().batch()) : 1;
+  const int samples = plan_.stages().uneven() ? static_cast<int>(graph().batch()) : 1;
   const std::vector<Slice> alone =
-      run_.stages().own_samples() ? in_parts(graph()) : std::vector<Slice>{{0, experts}};
+      plan_.stages().own_samples() ? in_parts(graph()) : std::vector<Slice>{{0, experts}};
   for (int64_t i = begin; i < end; ++i) {
     const bool is_own = std::any_of(alone.begin(), alone.end(),
                                     [i](const Slice& s) { return i >= s.first && i < s.first + s.elements; });

@@ -30,7 +30,7 @@ class Passes : public OpHandler {
   void find_whole();
   void integers(int64_t begin, int64_t end, int32_t iteration);
 
-  const PassPlan& plan_;
+  const PassPlan& pass_plan_;
   const GradientSums& sums_;
   Input& input_;
   std::vector<LayerLaunches> layers_;  ///< [layer]

@@ -25,9 +25,9 @@ OpHandler::Act StageMessages::bind(uint32_t index) {
 std::vector<MessagePart> StageMessages::message(const Op& op, bool arrives) const {
   if (op.payload == Payload::tied_gradients) return tied_message(op, arrives);
   std::vector<MessagePart> out;
-  const Channel& channel = run_.program().channels[op.what];
+  const Channel& channel = plan_.program().channels[op.what];
   const auto parts = static_cast<uint32_t>(channel.parts);
-  const uint32_t own = parts > 1 ? run_.stages().place(instance_).partner : 0;
+  const uint32_t own = parts > 1 ? plan_.stages().place(instance_).partner : 0;
   for (const uint32_t layer : channel.key_layers[op.key]) {
     const SliceTensors& s = graph().slice(layer);
     const TensorId t = op.payload == Payload::activations ? s.output : arrives ? s.arriving : s.gradient;
@@ -45,24 +45,24 @@ std::vector<MessagePart> StageMessages::message(const Op& op, bool arrives) cons
 /// Where the gradients of a weight are that another stage has a copy of: its own bucket, or this replica's
 /// share.
 Slice StageMessages::tied_share(const Op& op) const {
-  const auto& layers = run_.program().channels[op.what].key_layers[op.key];
+  const auto& layers = plan_.program().channels[op.what].key_layers[op.key];
   const uint32_t layer = layers.at(op.kind == OpKind::send ? 0 : 1),
-                 role = run_.stages().place(instance_).role;
+                 role = plan_.stages().place(instance_).role;
   const auto& learned = graph().learned();
   const auto weight = std::find_if(learned.begin(), learned.end(),
                                    [&](const LearnedTensor& l) { return l.layer == layer && l.index == 0; });
-  const auto& buckets = run_.program().buckets;
+  const auto& buckets = plan_.program().buckets;
   const auto bucket = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket& b) {
     return b.role == role && weight != learned.end() && b.first == graph().tensors()[weight->gradient].offset;
   });
   TANDEM_CHECK(bucket != buckets.end());
-  if (!run_.spreads()) return {bucket->first, bucket->elements};
-  return run_.share(static_cast<uint32_t>(bucket - buckets.begin()), instance_);
+  if (!plan_.spreads()) return {bucket->first, bucket->elements};
+  return plan_.share(static_cast<uint32_t>(bucket - buckets.begin()), instance_);
 }
 
 /// Shorter shares are padded by one element for the transfer.
 std::vector<MessagePart> StageMessages::tied_message(const Op& op, bool arrives) const {
-  const int64_t words = run_.program().channels[op.what].key_bytes[op.key].n / 4;
+  const int64_t words = plan_.program().channels[op.what].key_bytes[op.key].n / 4;
   const Slice own = tied_share(op);
   if (own.elements > words || own.elements + 1 < words)
     throw InputError("gradients travel as fp32 (gradients=fp32 is executed)");
@@ -81,12 +81,13 @@ OpHandler::Act StageMessages::send(uint32_t index) {
     p.at = driver_->host_memory(p.at, p.elements);
     bench_.bytes[index] += 4 * p.elements;
   }
-  return [this, parts, host, pair = run_.pair(op.what, op.key, instance_), lane = op.lane](int32_t) {
-    for (std::size_t k = 0; k < parts.size(); ++k)
-      driver_->to_host(host[k].at, parts[k].at, parts[k].elements, lane);
-    run_.peers().send(pair, host);
-    return int64_t{0};
-  };
+  return
+      [this, parts, host, pair = run_.stage_paths().of(op.what, op.key, instance_), lane = op.lane](int32_t) {
+        for (std::size_t k = 0; k < parts.size(); ++k)
+          driver_->to_host(host[k].at, parts[k].at, parts[k].elements, lane);
+        run_.stage_paths().links().send(pair, host);
+        return int64_t{0};
+      };
 }
 
 OpHandler::Act StageMessages::receive(uint32_t index) {
@@ -95,8 +96,9 @@ OpHandler::Act StageMessages::receive(uint32_t index) {
   std::vector<MessagePart> host = parts;
   for (MessagePart& p : host) p.at = driver_->host_memory(p.at, p.elements);
   const Slice sum = op.payload == Payload::tied_gradients ? tied_share(op) : Slice{};
-  return [this, parts, host, sum, pair = run_.pair(op.what, op.key, instance_), lane = op.lane](int32_t) {
-    const int64_t arrived = run_.peers().receive(pair, host);
+  return [this, parts, host, sum, pair = run_.stage_paths().of(op.what, op.key, instance_),
+          lane = op.lane](int32_t) {
+    const int64_t arrived = run_.stage_paths().links().receive(pair, host);
     for (std::size_t k = 0; k < parts.size(); ++k)
       driver_->to_device(parts[k].at, host[k].at, parts[k].elements, lane);
     if (sum.elements > 0) device_->accumulate(own_gradients(sum.first), tied_, sum.elements, lane);

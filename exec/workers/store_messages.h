@@ -30,7 +30,7 @@ class StoreMessages : public OpHandler {
   float *sent_ = nullptr, *replies_ = nullptr;
   float *outgoing_ = nullptr, *incoming_ = nullptr;  ///< what these are copies of, on the device
   float* sent_messages_ = nullptr;                   ///< of compressed gradients, likewise
-  std::vector<float> models_;     ///< for Run::own_models: the one sent and the mean that came back
+  std::vector<float> models_;     ///< for StoreShards::hold_models: the one sent and the mean that came back
   std::vector<Counter> pushed_;   ///< [key]: iterations
   std::vector<Counter> replied_;  ///< [key]: slices, of shards without links
 };

@@ -90,13 +90,14 @@ class TokenExchange {
     for (uint32_t k = 1; k < s_.ranks; ++k) {
       const uint32_t to = (s_.rank + k) % s_.ranks;
       const Parts parts = sent(to);
-      if (any(parts)) s_.run.tokens().send(way(s_.rank, to), parts);
+      if (any(parts)) s_.run.token_paths().links().send(way(s_.rank, to), parts);
     }
     copy(sent(s_.rank), taken(s_.rank));
     for (uint32_t k = 1; k < s_.ranks; ++k) {
       const uint32_t from = (s_.rank + s_.ranks - k) % s_.ranks;
       const Parts parts = taken(from);
-      if (any(parts)) latest = std::max(latest, s_.run.tokens().receive(way(from, s_.rank), parts));
+      if (any(parts))
+        latest = std::max(latest, s_.run.token_paths().links().receive(way(from, s_.rank), parts));
     }
     return latest;
   }
@@ -104,7 +105,7 @@ class TokenExchange {
     return std::any_of(parts.begin(), parts.end(), [](const MessagePart& p) { return p.elements > 0; });
   }
   PeerLinks::Pair way(uint32_t from, uint32_t to) const {
-    return s_.run.token_way(s_.collective, s_.group, from, to);
+    return s_.run.token_paths().of(s_.collective, s_.group, from, to);
   }
   /// One of the two is a single part.
   static void copy(const Parts& from, const Parts& to) {
@@ -125,10 +126,10 @@ class TokenExchange {
 
 OpHandler::Act Tokens::bind(uint32_t index) {
   const Op& op = role().ops[index];
-  const Run::Member m = run_.member(run_.program().collectives[op.what], instance_);
-  const ExchangedTensors& x = plan_.exchanged(graph(), op.key, index);
+  const GroupMember m = plan_.member(plan_.program().collectives[op.what], instance_);
+  const ExchangedTensors& x = pass_plan_.exchanged(graph(), op.key, index);
   const SliceTensors& slice = graph().slice(op.key);
-  const bool tells = !x.back && plan_.exchanges_before(index) < slice.forward.size();
+  const bool tells = !x.back && pass_plan_.exchanges_before(index) < slice.forward.size();
   struct Memory {
     float *device, *host;
     int64_t elements;
@@ -140,7 +141,7 @@ OpHandler::Act Tokens::bind(uint32_t index) {
   };
   const Memory from = memory(x.from), to = memory(x.to), counts = memory(x.counts),
                arrived = memory(x.arrived);
-  const bool all = run_.program().collectives[op.what].kind != CollKind::all_to_all;
+  const bool all = plan_.program().collectives[op.what].kind != CollKind::all_to_all;
   bench_.bytes[index] = all ? op.bytes.n : 4 * (x.back ? to : from).elements;  // what this device routes
   TokenExchange exchange({run_, op.what, m.group, m.rank, m.ranks, all, arrived.elements / m.ranks,
                           graph().graph().layers()[op.key].output.back(), from.host, to.host, counts.host,

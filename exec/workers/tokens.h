@@ -11,11 +11,11 @@ namespace tandem::exec {
 /// Its ops run on the threads of its collectives' lanes.
 class Tokens : public OpHandler {
  public:
-  Tokens(const Workplace& place, const PassPlan& plan) : OpHandler(place), plan_(plan) {}
+  Tokens(const Workplace& place, const PassPlan& plan) : OpHandler(place), pass_plan_(plan) {}
   Act bind(uint32_t index) override;
 
  private:
-  const PassPlan& plan_;
+  const PassPlan& pass_plan_;
 };
 
 }  // namespace tandem::exec

@@ -17,8 +17,8 @@ Updates::Updates(const Workplace& place)
 /// A step's first update, before which all gradients have been summed (update=all, one worker): in fp16 a
 /// non-finite one then cancels them all (torch.amp.GradScaler).
 void Updates::find_judge() {
-  if (run_.execution().job.precision != Precision::fp16 || run_.stages().split() || run_.store() != nullptr ||
-      run_.spreads())
+  if (plan_.execution().job.precision != Precision::fp16 || plan_.stages().split() ||
+      run_.store() != nullptr || plan_.spreads())
     return;
   const auto& ops = role().ops;
   int64_t last_sum = -1, first_update = -1;
@@ -39,17 +39,17 @@ OpHandler::Act Updates::bind(uint32_t index) {
   const Op& op = role().ops[index];
   const Slice part = updated(index);
   if (part.elements == 0) return nothing();
-  if (run_.own_models()) return update_model(op, part);
+  if (plan_.shards().hold_models()) return update_model(op, part);
   // An update before the next iteration's forward: the first has nothing to apply yet.
   int32_t lag = 0;
   for (const Dep& d : op.deps) lag = std::max<int32_t>(lag, d.lag);
   driver_->needs_state(lag);
-  if (run_.program().delay > 0) return update_late(op, part, lag);
+  if (plan_.program().delay > 0) return update_late(op, part, lag);
   return
       [this, list = std::vector<Launch>{update(op, part)}, lag, judges = index == judge_](int32_t iteration) {
         if (iteration < lag) return int64_t{0};
         if (judges) device_->judge(memory_.gradients(), graph().parameters(), Lane::compute);
-        IterationState s = run_.state(instance_, iteration - lag);
+        IterationState s = plan_.state(instance_, iteration - lag);
         s.slot = static_cast<uint32_t>(lag);
         driver_->launch(list, 0, s);
         return int64_t{0};
@@ -78,7 +78,7 @@ OpHandler::Act Updates::update_late(const Op& op, const Slice& part, int32_t lag
   return [this, list = std::vector<Launch>{late}, part, lag, all](int32_t iteration) {
     const int32_t slot = iteration % lag;
     if (iteration >= lag) {
-      IterationState s = run_.state(instance_, iteration - lag);
+      IterationState s = plan_.state(instance_, iteration - lag);
       s.slot = static_cast<uint32_t>(lag);
       driver_->launch(list, static_cast<std::size_t>(slot), s);
     }
@@ -95,7 +95,7 @@ OpHandler::Act Updates::update_model(const Op& op, const Slice& part) {
     run_.store()->change(instance_, key, {part.first, part.elements, instance_}, [&](float* model) {
       device_->synchronize(Lane::compute);  // it may still read them
       device_->upload(memory_.parameters() + part.first, model, part.elements);
-      driver_->launch(list, 0, run_.state(instance_, iteration));
+      driver_->launch(list, 0, plan_.state(instance_, iteration));
       renew(copies, Lane::compute);
       device_->synchronize(Lane::compute);
       device_->download(model, memory_.parameters() + part.first, part.elements);

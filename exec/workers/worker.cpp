@@ -19,31 +19,31 @@ struct Worker::Handlers {
       : memory(bench),
         copies(bench, memory),
         place{bench, memory, copies},
-        plan(bench.run.program(), bench.run.stages(), bench.instance),
+        pass_plan(bench.plan.program(), bench.plan.stages(), bench.instance),
         sums(bench, memory),
         input(place),
-        passes(place, plan, sums, input),
+        passes(place, pass_plan, sums, input),
         updates(place),
         averages(place),
         offload(place),
         half(place),
-        compression(place, plan),
-        collectives(place, {plan, sums, half, compression, updates}),
-        tokens(place, plan),
+        compression(place, pass_plan),
+        collectives(place, {pass_plan, sums, half, compression, updates}),
+        tokens(place, pass_plan),
         stage_messages(place),
         store_messages(place, averages, compression) {}
 
   /// The handler of the op; null: nothing to do.
-  OpHandler* of(const Run& run, const Op& op) {
+  OpHandler* of(const RunPlan& plan, const Op& op) {
     switch (op.kind) {
       case OpKind::compute:
-        return of_compute(run, op);
+        return of_compute(plan, op);
       case OpKind::copy:
         if (op.lane == Lane::offload || op.lane == Lane::reload) return &offload;
         // Gradients in transit are copied by their senders.
-        return of_input(run.program().copies[op.what].kind) ? &input : nullptr;
+        return of_input(plan.program().copies[op.what].kind) ? &input : nullptr;
       case OpKind::collective:
-        if (run.carries_tokens(op)) return &tokens;
+        if (plan.carries_tokens(op)) return &tokens;
         return &collectives;
       case OpKind::send:
       case OpKind::recv:
@@ -53,21 +53,21 @@ struct Worker::Handlers {
         throw InputError("workers neither apply nor gate");
     }
   }
-  OpHandler* of_compute(const Run& run, const Op& op) {
+  OpHandler* of_compute(const RunPlan& plan, const Op& op) {
     const bool updates_parameters = op.payload == Payload::parameters || op.payload == Payload::shard;
     const bool travels = op.payload == Payload::gradients || op.payload == Payload::compressed;
     if (op.lane == Lane::host && (updates_parameters || op.payload == Payload::gradients)) return &offload;
-    if (travels && !run.program().stores.empty()) return &compression;
-    if (travels) return run.compresses() ? static_cast<OpHandler*>(&compression) : &half;
+    if (travels && !plan.program().stores.empty()) return &compression;
+    if (travels) return plan.compresses() ? static_cast<OpHandler*>(&compression) : &half;
     if (!updates_parameters) return &passes;
-    const bool averages_them = run.program().tasks[op.what].averaging.rule != Averaging::Rule::none;
+    const bool averages_them = plan.program().tasks[op.what].averaging.rule != Averaging::Rule::none;
     return averages_them ? static_cast<OpHandler*>(&averages) : &updates;
   }
 
   ModelMemory memory;
   ParameterCopies copies;
   Workplace place;
-  PassPlan plan;
+  PassPlan pass_plan;
   GradientSums sums;
   Input input;
   Passes passes;
@@ -83,28 +83,28 @@ struct Worker::Handlers {
 };
 
 Worker::Worker(Run& run, uint32_t instance) : bench_(run, instance) {
-  bench_.bytes.resize(run.role(instance).ops.size());
+  bench_.bytes.resize(run.plan().role(instance).ops.size());
 }
 
 Worker::~Worker() = default;
 
 bool Worker::needs_thread(Lane lane) const {
-  return exec::needs_thread(*bench_.run.execution().backend, bench_.lanes, lane);
+  return exec::needs_thread(*bench_.plan.execution().backend, bench_.lanes, lane);
 }
 
 void Worker::open() {
-  Run& run = bench_.run;
-  const Execution& e = run.execution();
+  const RunPlan& plan = bench_.plan;
+  const Execution& e = plan.execution();
   bench_.device =
-      e.backend->open({run.device_index(bench_.instance), e.job.precision, e.threads, true, e.route});
+      e.backend->open({plan.device_index(bench_.instance), e.job.precision, e.threads, true, e.route});
   for (const auto& [worker, factor] : e.throttle) {
     if (worker == bench_.instance) bench_.device = throttled(std::move(bench_.device), factor);
   }
-  bench_.driver = make_lane_driver({run, bench_.instance, bench_.lanes, *bench_.device});
+  bench_.driver = make_lane_driver({bench_.run, bench_.instance, bench_.lanes, *bench_.device});
   handlers_ = std::make_unique<Handlers>(bench_);
   for (int l = 0; l < kLanes; ++l) {
     for (LaneOp& op : bench_.lanes[static_cast<Lane>(l)].ops) {
-      OpHandler* const handler = handlers_->of(run, run.role(bench_.instance).ops[op.op]);
+      OpHandler* const handler = handlers_->of(plan, plan.role(bench_.instance).ops[op.op]);
       op.act = handler != nullptr ? handler->bind(op.op) : OpHandler::nothing();
     }
   }
@@ -115,7 +115,7 @@ void Worker::run(Lane lane) {
   if (lane == Lane::compute) handlers_->collectives.join_groups();
   if (lane != Lane::compute) bench_.device->join();
   bench_.driver->run(lane);
-  if (lane == Lane::compute && bench_.run.keep().calls) handlers_->collectives.ask_library();
+  if (lane == Lane::compute && bench_.plan.keep().calls) handlers_->collectives.ask_library();
 }
 
 void Worker::drain() noexcept {
@@ -135,7 +135,7 @@ std::vector<float> Worker::averaging() const { return handlers_->averages.now();
 const std::vector<GradientNorms>& Worker::norms() const { return handlers_->collectives.norms(); }
 
 std::vector<float> Worker::values(TensorId t) const {
-  const ExecutionGraph& graph = bench_.run.stages().lowered(bench_.instance);
+  const ExecutionGraph& graph = bench_.plan.stages().lowered(bench_.instance);
   return handlers_->memory.read(handlers_->memory.tensor(t), graph.tensors()[t].elements);
 }
 
