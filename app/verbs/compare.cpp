@@ -7,6 +7,7 @@
 
 #include "answers/answer.h"
 #include "answers/board.h"
+#include "answers/fitting.h"
 #include "answers/what_if.h"
 #include "app/analysis/asking.h"
 #include "app/analysis/compare_ops.h"
@@ -343,7 +344,7 @@ int compare_systems(const Arguments& arguments) {
     for (const auto& reports : all.back().reports)
       any = any || std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.fits; });
   }
-  if (!any) check_fits(*all[0].asked[0], all[0].reports[0]);
+  if (!any) throw InputError(add_remedies(*all[0].asked[0], all[0].reports[0]));
   return sides.size() > 2 ? put_many(arguments, all) : put_two(arguments, all, sides);
 }
 
