@@ -150,8 +150,8 @@ void add_run(const Arguments& arguments, const Question& q, const Choice& choice
 }
 
 std::string heading(const Question& q, const Space& space) {
-  return fmt::format("{} on {}, at most {} device{} · {} samples in a step · {}", q.graph.name(),
-                     q.system_label(), space.devices, space.devices == 1 ? "" : "s", space.samples,
+  return fmt::format("{} on {}, at most {} device{} · {} in a step · {}", q.graph.name(), q.system_label(),
+                     space.devices, space.devices == 1 ? "" : "s", samples_words(space.samples),
                      q.optimizer->name);
 }
 
