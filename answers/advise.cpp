@@ -474,8 +474,8 @@ class Searcher {
   [[noreturn]] void refuse() {
     if (stopped()) throw InputError("interrupted before a way was found");
     if (all_.empty())
-      throw InputError(fmt::format("no way to train {} with {} samples in a step on at most {} devices",
-                                   space_.graph->name(), space_.samples, space_.devices));
+      throw InputError(fmt::format("no way to train {} with {} in a step on at most {} devices",
+                                   space_.graph->name(), samples_words(space_.samples), space_.devices));
     std::string why;
     Bytes needs, capacity;
     HostMemory host;
@@ -485,9 +485,9 @@ class Searcher {
       if (why.empty()) why = o.refusal;
     }
     if (needs.n == 0)
-      throw InputError(fmt::format("none of {} ways to train {} with {} samples in a step is possible{}{}",
-                                   all_.size(), space_.graph->name(), space_.samples, why.empty() ? "" : ": ",
-                                   why));
+      throw InputError(fmt::format("none of {} ways to train {} with {} in a step is possible{}{}",
+                                   all_.size(), space_.graph->name(), samples_words(space_.samples),
+                                   why.empty() ? "" : ": ", why));
     const std::string offloaded =
         host.needed.n == 0
             ? ""
@@ -534,6 +534,8 @@ class Searcher {
 };
 
 }  // namespace
+
+std::string samples_words(int64_t count) { return fmt::format("{} sample{}", count, count == 1 ? "" : "s"); }
 
 double probability_faster(const Report& a, const Report& b) {
   const Report::Interval ratio = ratio_interval(b, a);

@@ -75,6 +75,9 @@ struct Advice {
 /// what it has found. Throws InputError where no candidate fits, or none exists.
 Advice advise(const Question& question, const Space& space, const Search& search);
 
+/// "256 samples", "1 sample".
+std::string samples_words(int64_t count);
+
 /// P(a is faster than b) when both rates are lognormal to either side and errors that both have cancel
 /// (ratio_interval()).
 double probability_faster(const Report& a, const Report& b);

@@ -67,16 +67,8 @@ Report predict(const Question& q, int64_t devices, Depth depth) {
 std::vector<Report> predict(const Question& question, Depth depth) {
   std::vector<Report> out;
   for (const int64_t n : question.devices) out.push_back(predict(question, n, depth));
+  if (depth == Depth::full) add_remedies(question, out);
   return out;
-}
-
-void check_fits(const Question& question, const std::vector<Report>& reports) {
-  int64_t most = 0;
-  for (const Report& r : reports) {
-    if (r.fits) return;
-    most = std::max(most, r.devices);
-  }
-  if (most > 0) throw InputError(fit_text(question, most));
 }
 
 }  // namespace tandem::answers

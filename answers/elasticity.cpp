@@ -297,7 +297,10 @@ std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
     if (!check_memory || memory_on(q.request(q.devices[i]), q.devices[i]).may_fit()) fitting.push_back(i);
   }
   const auto most = std::max_element(q.devices.begin(), q.devices.end());
-  if (fitting.empty()) throw InputError(fit_text(q, *most));
+  if (fitting.empty()) {
+    std::vector<Report> refused = {simulate(q.request(*most))};
+    throw InputError(add_remedies(q, refused));
+  }
   const Perturbed perturbed(q);
   std::vector<Elasticity> out;
   for (Resource& r : resources_of(q)) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "base/precision.h"
 #include "sim/capacity.h"
@@ -15,7 +16,7 @@ namespace tandem::answers {
 namespace {
 
 /// The changes to try; bits are in the order in which people try them.
-enum Change : uint32_t { kHalf = 1, kStored = 2, kAgain = 4, kLoss = 8 };
+enum Try : uint32_t { kHalf = 1, kStored = 2, kAgain = 4, kLoss = 8 };
 constexpr int64_t kShortest = 128;
 
 /// The model's name with another sequence length.
@@ -34,23 +35,27 @@ class Fitting {
   Fitting(const Question& question, int64_t devices)
       : q_(question), model_(question.given.text("model", "")), devices_(devices) {
     adapts_ = q_.graph.frozen_elements() > 0 && element_bytes(q_.precision) < 4;
+    if (question.given.has("memory"))
+      given_ = parse_selection("memory:" + question.given.text("memory", ""), {}).settings;
   }
 
-  std::vector<std::string> all() const {
+  std::vector<Remedy> all() const {
     std::vector<uint32_t> fitting;
     std::vector<uint32_t> sets;
     for (uint32_t set = 1; set < 16; ++set) sets.push_back(set);
     std::stable_sort(sets.begin(), sets.end(),
                      [](uint32_t a, uint32_t b) { return std::popcount(a) < std::popcount(b); });
-    std::vector<std::string> out;
+    std::vector<Remedy> out;
     for (const uint32_t set : sets) {
       const bool more =
           std::any_of(fitting.begin(), fitting.end(), [&](uint32_t f) { return (f & set) == f; });
-      if (more || !sensible(set) || !fits(set, model_)) continue;
+      if (more || !sensible(set)) continue;
+      auto remedy = tried(set, model_);
+      if (!remedy) continue;
       fitting.push_back(set);
-      out.push_back(words(set, ""));
+      out.push_back(*std::move(remedy));
     }
-    if (std::string text = shorter(); !text.empty()) out.insert(out.begin() + (out.empty() ? 0 : 1), text);
+    if (auto remedy = shorter()) out.insert(out.begin() + (out.empty() ? 0 : 1), *std::move(remedy));
     if (out.size() > 4) out.resize(4);
     return out;
   }
@@ -69,16 +74,15 @@ class Fitting {
   }
 
   /// Halved until it fits, and what else has to change.
-  std::string shorter() const {
+  std::optional<Remedy> shorter() const {
     const int64_t now = q_.graph.tokens_per_sample();
     for (const uint32_t set : {0U, uint32_t{kHalf}, uint32_t{kAgain}, uint32_t{kHalf | kAgain}}) {
       if (set != 0 && !sensible(set)) continue;
       for (int64_t tokens = now / 2; tokens >= std::max(kShortest, now / 16); tokens /= 2) {
-        const std::string model = with_sequence(model_, tokens);
-        if (fits(set, model)) return words(set, "--model " + model);
+        if (auto remedy = tried(set, with_sequence(model_, tokens))) return remedy;
       }
     }
-    return "";
+    return std::nullopt;
   }
 
   Graph graph_of(const std::string& model, bool stored) const {
@@ -92,43 +96,60 @@ class Fitting {
 
   std::string stored_text() const { return "q" + to_text(*q_.adapter); }
 
-  bool fits(uint32_t set, const std::string& model) const {
+  /// Nothing where it does not fit.
+  std::optional<Remedy> tried(uint32_t set, const std::string& model) const {
     try {
       Request p = q_.request(devices_);
       const bool stored = (set & kStored) != 0;
+      if (stored) p.memory = given_;
       std::optional<Graph> graph;
       if (stored || model != model_) graph = graph_of(model, stored);
       if (graph) p.job.graph = &*graph;
       if (set & kAgain) p.job.recompute = {.blocks = true};
       if (set & kHalf) p.memory.emplace_back("weights", "half");
       if (set & kLoss) p.memory.emplace_back("loss", "fused");
-      return memory_on(p, devices_).fits();
+      const MemoryUse m = memory_on(p, devices_);
+      if (!m.fits()) return std::nullopt;
+      return Remedy{changes(set, model), devices_, m.needed(), m.capacity};
     } catch (const InputError&) {
-      return false;
+      return std::nullopt;
     }
   }
 
-  std::string words(uint32_t set, const std::string& model) const {
-    std::vector<std::string> parts, memory;
-    if (!model.empty()) parts.push_back(model);
-    if (set & kStored) parts.push_back("--adapter " + stored_text());
+  std::vector<Remedy::Change> changes(uint32_t set, const std::string& model) const {
+    std::vector<Remedy::Change> out;
+    if (model != model_) out.push_back({"model", model});
+    if (set & kStored) out.push_back({"adapter", stored_text()});
+    std::vector<std::string> memory;
+    for (const auto& [key, value] : given_) {
+      const bool again = (key == "weights" && (set & kHalf)) || (key == "loss" && (set & kLoss));
+      if (!again) memory.push_back(fmt::format("{}={}", key, value));
+    }
     if (set & kHalf) memory.push_back("weights=half");
     if (set & kLoss) memory.push_back("loss=fused");
-    if (!memory.empty()) parts.push_back(fmt::format("--memory {}", fmt::join(memory, ",")));
-    if (set & kAgain) parts.push_back("--recompute blocks");
-    return fmt::format("{}", fmt::join(parts, " and "));
+    if (set & (kHalf | kLoss)) out.push_back({"memory", fmt::format("{}", fmt::join(memory, ","))});
+    if (set & kAgain) out.push_back({"recompute", "blocks"});
+    return out;
   }
 
   const Question& q_;
   const std::string model_;
   const int64_t devices_;
+  std::vector<std::pair<std::string, std::string>> given_;  ///< --memory, without what the adapter implies
   bool adapts_ = false;
 };
 
 }  // namespace
 
-std::string fit_text(const Question& question, int64_t devices) {
-  return fit_advice(question.request(devices), Fitting(question, devices).all());
+std::string add_remedies(const Question& question, std::vector<Report>& reports) {
+  if (std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.fits; })) return "";
+  const auto most = std::max_element(reports.begin(), reports.end(),
+                                     [](const Report& a, const Report& b) { return a.devices < b.devices; });
+  if (most == reports.end()) return "";
+  const Request p = question.request(most->devices);
+  const ResolvedScheme sharded = resolve_scheme("zero:stage=3", Place{});
+  most->remedies = remedies(p, most->memory, sharded, Fitting(question, p.devices).all());
+  return fit_text(p, most->memory, most->remedies);
 }
 
 }  // namespace tandem::answers

@@ -162,7 +162,7 @@ std::pair<std::string, std::string> read_set(const std::string& text, std::strin
 
 std::vector<std::pair<std::string, std::string>> read_sets(const Values& values) {
   std::vector<std::pair<std::string, std::string>> out;
-  for (const std::string& text : values.all("set")) out.push_back(read_set(text, "set"));
+  values.each("set", [&](const std::string& text) { out.push_back(read_set(text, "set")); });
   return out;
 }
 
@@ -200,7 +200,7 @@ std::pair<std::string, std::string> board_change(std::string_view option, const 
 std::vector<std::pair<std::string, std::string>> read_board_changes(const Values& values) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const char* option : {"without", "swap", "with-bridges", "place"}) {
-    for (const std::string& text : values.all(option)) out.push_back(board_change(option, text));
+    values.each(option, [&](const std::string& text) { out.push_back(board_change(option, text)); });
   }
   return out;
 }
@@ -315,8 +315,8 @@ void read_conditions(const Values& values, const Hooks& hooks, Question& q) {
   q.profile = values.text("profile", fallback("profile"));
   read_measured(values, hooks, q);
   if (values.has("anchor")) q.anchor = values.value("anchor", "", read_anchor);
-  for (const std::string& job : values.all("with")) q.beside.push_back(read_beside(job, q.batch));
-  for (const std::string& network : values.all("then")) q.then.push_back(read_then(network, q.batch));
+  values.each("with", [&](const std::string& job) { q.beside.push_back(read_beside(job, q.batch)); });
+  values.each("then", [&](const std::string& next) { q.then.push_back(read_then(next, q.batch)); });
   if (values.has("jitter")) {
     q.disturbance.emplace();
     q.disturbance->iteration_sigma = values.real("jitter", 0, 0, 10);

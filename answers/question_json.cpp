@@ -110,7 +110,10 @@ Values options_in(const Json& question) {
     const Option& option = question_option(key, value.place());
     if (out.has(option.name)) value.fail(fmt::format("\"{}\" is there twice", option.name));
     out.set(option.name, words_of(value, option));
-    out.stands_at(option.name, value.place());
+    std::vector<Place> items;
+    for (std::size_t i = 0; value.is_array() && i < value.items().size(); ++i)
+      items.push_back(value.items()[i].place());
+    out.stands_at(option.name, value.place(), std::move(items));
     if (value.is_object()) out.holds(option.name, value);
   }
   return out;

@@ -10,6 +10,7 @@
 #include <regex>
 
 #include "base/text.h"
+#include "topologies/edits.h"
 
 namespace tandem::answers {
 
@@ -49,11 +50,13 @@ std::vector<int64_t> Values::integers(std::string_view name, std::vector<int64_t
   if (!has(name)) return fallback;
   std::vector<int64_t> out;
   for (const std::string& part : split(text(name, ""), ',')) {
-    const int64_t value = parse_integer(part, low, high, option_place(name));
-    if (std::find(out.begin(), out.end(), value) != out.end())
-      refuse_option(name, fmt::format("{} is there twice", value));
-    out.push_back(value);
-    if (out.size() > 1000) refuse_option(name, "more than 1000 values");
+    at_item(name, out.size(), [&] {
+      const int64_t value = parse_integer(part, low, high, option_place(name));
+      if (std::find(out.begin(), out.end(), value) != out.end())
+        refuse_option(name, fmt::format("{} is there twice", value));
+      out.push_back(value);
+      if (out.size() > 1000) refuse_option(name, "more than 1000 values");
+    });
   }
   return out;
 }
@@ -113,7 +116,22 @@ void Values::set(std::string_view name, std::vector<std::string> values) {
 
 Place Values::place(std::string_view name) const {
   const auto at = places_.find(name);
-  return at == places_.end() ? Place{} : at->second;
+  return at == places_.end() ? Place{} : at->second.whole;
+}
+
+std::vector<Place> Values::places(std::string_view name) const {
+  std::vector<Place> out;
+  const auto at = places_.find(name);
+  if (at != places_.end()) out = at->second.items;
+  out.resize(all(name).size(), place(name));
+  return out;
+}
+
+void Values::blame_item(std::string_view name, std::size_t item, std::string_view message) const {
+  const auto at = places_.find(name);
+  if (at == places_.end() || item >= at->second.items.size() || !message.starts_with("--")) return;
+  const Place& where = at->second.items[item];
+  if (where.line > 0) throw InputError(where, std::string(message.substr(2)));
 }
 
 void Values::holds(std::string_view name, const Json& document) {
@@ -155,9 +173,21 @@ std::string Values::within_file(std::string_view name, std::string_view message)
 
 std::string Values::located(std::string_view message) const {
   if (!message.starts_with("--")) return std::string(message);
-  const auto end = std::min(message.find_first_of(": "), message.size());
-  const Place where = place(message.substr(2, end - 2));
-  return where.line == 0 ? std::string(message) : fmt::format("{}: {}", where.text(), message.substr(2));
+  const std::string_view about = message.substr(2);
+  const std::string name(about.substr(0, about.find_first_of(": ")));
+  Place where = place(name);
+  const auto look_among = [&](const std::string& option, const auto& said) {
+    const std::vector<std::string> values = all(option);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (message.starts_with(said(values[i]) + ": ")) where = places(option)[i];
+    }
+  };
+  look_among(name, [&](const std::string& value) { return fmt::format("--{} {}", name, printable(value)); });
+  look_among("set", [](const std::string& value) {  // "--set nodes=none: ...", "--without nvlank: ..."
+    const auto equals = std::min(value.find('='), value.size() - 1);
+    return set_option(value.substr(0, equals), value.substr(equals + 1));
+  });
+  return where.line == 0 ? std::string(message) : fmt::format("{}: {}", where.text(), about);
 }
 
 }  // namespace tandem::answers

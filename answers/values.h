@@ -54,9 +54,21 @@ class Values {
   void add(std::string_view name, std::string value) {
     values_[std::string(name)].push_back(std::move(value));
   }
-  /// Where an option's value is in a document; unknown on a command line.
-  void stands_at(std::string_view name, Place place) { places_[std::string(name)] = std::move(place); }
+  /// Calls `read` with each value of a repeatable option, in order. What it throws about one that is an item
+  /// of a list in a document becomes an InputError at that item.
+  template <typename Read>
+  void each(std::string_view name, Read read) const {
+    const std::vector<std::string> values = all(name);
+    for (std::size_t i = 0; i < values.size(); ++i) at_item(name, i, [&] { read(values[i]); });
+  }
+  /// Where an option's value is in a document, and where the items are of one that is a list there; unknown
+  /// on a command line.
+  void stands_at(std::string_view name, Place place, std::vector<Place> items = {}) {
+    places_[std::string(name)] = {std::move(place), std::move(items)};
+  }
   Place place(std::string_view name) const;
+  /// Of each of its values.
+  std::vector<Place> places(std::string_view name) const;
   /// The option's value is the text of this document, which keeps its places.
   void holds(std::string_view name, const Json& document);
   /// What `read` returns of the option's value. Where that is a document, an InputError that names a place in
@@ -76,10 +88,28 @@ class Values {
 
  private:
   std::map<std::string, std::vector<std::string>, std::less<>> values_;
-  std::map<std::string, Place, std::less<>> places_;
+  struct Places {
+    Place whole;
+    std::vector<Place> items;
+  };
+  std::map<std::string, Places, std::less<>> places_;
   std::map<std::string, std::shared_ptr<const Json>, std::less<>> documents_;
 
   std::string within_file(std::string_view name, std::string_view message) const;
+  /// Throws the message at the place of the option's item, if that is known.
+  void blame_item(std::string_view name, std::size_t item, std::string_view message) const;
+  template <typename Read>
+  void at_item(std::string_view name, std::size_t item, Read read) const {
+    try {
+      read();
+    } catch (const UsageError& error) {
+      blame_item(name, item, error.what());
+      throw;
+    } catch (const InputError& error) {
+      blame_item(name, item, error.what());
+      throw;
+    }
+  }
 };
 
 /// What `ask` returns. Its errors about an option that is in a document become InputErrors at that place.

@@ -124,7 +124,7 @@ std::string kind_of(const Resource& r) {
   return r.path == "network.bandwidth" ? "network" : r.path.substr(6, r.path.rfind('.') - 6);
 }
 
-struct Remedy {
+struct Unlimited {
   std::vector<Resource> kinds;
   double rate = 0;
 };
@@ -143,8 +143,8 @@ std::optional<std::pair<LinkUse, LinkId>> busiest(const Report& r, const System&
 /// The fewest kinds of links without whose limits the slower side comes most of the way to the faster one:
 /// starts with all and restores the limits of the least busy first. Several can be limiting at once, so that
 /// none alone would help.
-Remedy remedy_for(const Question& q, const Report& slow, const Report& fast) {
-  Remedy out;
+Unlimited unlimited_for(const Question& q, const Report& slow, const Report& fast) {
+  Unlimited out;
   for (Resource& r : resources_of(q)) {
     if (r.path == "network.bandwidth" || r.path.rfind("links.", 0) == 0) out.kinds.push_back(std::move(r));
   }
@@ -187,9 +187,9 @@ std::string in_the_way(const Report& slow, const Report& fast, const Question* q
     if (slow.links.empty()) return "";
     return fmt::format("; {} {} is {:.0f} % busy", where, slow.links[0].name, 100 * slow.links[0].busy);
   }
-  const Remedy remedy = remedy_for(*q, slow, fast);
+  const Unlimited unlimited = unlimited_for(*q, slow, fast);
   const double missing = fast.samples_per_second - slow.samples_per_second;
-  if (remedy.kinds.empty() || remedy.rate - slow.samples_per_second < 0.1 * missing) {
+  if (unlimited.kinds.empty() || unlimited.rate - slow.samples_per_second < 0.1 * missing) {
     Request p = request_on(*q, q->system, slow.devices);
     p.speeds.latency = kEndless;
     const double rate = throughput(p);
@@ -199,7 +199,7 @@ std::string in_the_way(const Report& slow, const Report& fast, const Question* q
   }
   std::vector<std::string> links, kinds;
   bool ring = false;
-  for (const Resource& r : remedy.kinds) {
+  for (const Resource& r : unlimited.kinds) {
     const std::string kind = kind_of(r);
     kinds.push_back(kind);
     const auto link = busiest(slow, q->system, kind);
@@ -214,7 +214,7 @@ std::string in_the_way(const Report& slow, const Report& fast, const Question* q
   std::string shared;
   if (!links.empty()) shared = (ring ? "the ring crosses " : "the flows share ") + listed(links) + "; ";
   return fmt::format("; {} {}unlimited {} bandwidth would give {}", where, shared, listed(kinds),
-                     grouped(remedy.rate));
+                     grouped(unlimited.rate));
 }
 
 /// "k80", of several models "k80 and p100-pcie".

@@ -31,9 +31,6 @@ double read_loss(const Json& training, const char* key) {
   return loss->kind() == Json::Kind::null ? std::nan("") : loss->as_real();
 }
 
-/// Text may hold any bytes (file names); what is not UTF-8 is replaced rather than thrown at.
-std::string dump(const JsonWriter& document) { return document.dump(2) + "\n"; }
-
 JsonWriter inputs_json(const Report& r) {
   JsonWriter out = JsonWriter::object();
   for (const auto& [key, value] : r.inputs) out[key] = value;
@@ -219,6 +216,7 @@ JsonWriter head_json(const Report& r) {
   out["recipe"] = r.recipe;
   out["fits"] = r.fits;
   if (!r.fits) out["needs_bytes"] = r.memory.needed().n;
+  for (const Remedy& remedy : r.remedies) out["remedies"].push_back(remedy_json(remedy));
   out["memory_bytes_per_device"] = memory_json(r.memory);
   if (r.memory.node.needed.n > 0) out["host_memory_bytes"] = host_memory_json(r.memory.node);
   out["memory_by_role"] = JsonWriter::array();
@@ -241,8 +239,8 @@ void add_results(JsonWriter& out, const Report& r) {
   }
   out["iteration_seconds"] = {
       {"median", r.iteration_median}, {"p05", r.iteration_p05}, {"p95", r.iteration_p95}};
-  if (r.iteration_eager > 0) out["iteration_seconds"]["eager"] = r.iteration_eager;
-  if (r.iteration_replayed > 0) out["iteration_seconds"]["replayed"] = r.iteration_replayed;
+  if (r.iteration_issued.eager > 0) out["iteration_seconds"]["eager"] = r.iteration_issued.eager;
+  if (r.iteration_issued.replayed > 0) out["iteration_seconds"]["replayed"] = r.iteration_issued.replayed;
   out["speedup"] = r.speedup;
   out["scaling_efficiency"] = r.scaling_efficiency;
   out["speedup_base_devices"] = r.speedup_base_devices;
@@ -268,9 +266,8 @@ constexpr std::string_view kResults[] = {"samples_per_second", "samples_per_seco
 JsonWriter report_json(const Report& r, bool reproducible) {
   JsonWriter out = head_json(r);
   if (r.fits) add_results(out, r);
-  for (const std::string_view key : kResults) {
-    if (!r.fits) out[std::string(key)] = nullptr;
-  }
+  for (const std::string_view key : kResults)
+    if (!r.fits) out[key] = nullptr;
   if (r.goodput) out["goodput"] = goodput_json(*r.goodput);
   if (!r.side_by_side.empty()) out["side_by_side"] = side_by_side_json(r.side_by_side);
   if (r.progress) out["progress"] = progress_json(*r.progress);
@@ -331,6 +328,9 @@ void read_head(Report& r, const Json& d) {
   r.samples_per_iteration = d.integer("samples_per_iteration", r.batch_per_device * r.devices, 1);
   r.recipe = d.text("recipe", r.recipe);
   r.fits = d.boolean("fits", true);
+  if (const Json* remedies = d.find("remedies")) {
+    for (const Json& remedy : remedies->items()) r.remedies.push_back(read_remedy(remedy));
+  }
   if (!r.fits) return;
   r.samples_per_second = d.at("samples_per_second").as_real(0);
   r.tokens_per_second = d.real("tokens_per_second", 0, 0);
@@ -346,8 +346,8 @@ void read_head(Report& r, const Json& d) {
   r.iteration_median = iteration.real("median", 0);
   r.iteration_p05 = iteration.real("p05", 0);
   r.iteration_p95 = iteration.real("p95", 0);
-  r.iteration_eager = iteration.real("eager", 0, 0);
-  r.iteration_replayed = iteration.real("replayed", 0, 0);
+  r.iteration_issued.eager = iteration.real("eager", 0, 0);
+  r.iteration_issued.replayed = iteration.real("replayed", 0, 0);
   r.speedup = d.real("speedup", 1);
   r.scaling_efficiency = d.real("scaling_efficiency", 1);
   r.speedup_base_devices = d.integer("speedup_base_devices", 1, 1);
@@ -575,7 +575,7 @@ std::string reports_to_json(const std::vector<Report>& reports, bool reproducibl
   out["schema"] = kSchema;
   out["reports"] = JsonWriter::array();
   for (const Report& r : reports) out["reports"].push_back(report_json(r, reproducible));
-  return dump(out);
+  return out.dump(2) + "\n";
 }
 
 std::vector<Report> reports_from_json(const Json& document) {

@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "schemes/program.h"
 #include "schemes/progress.h"
+#include "schemes/remedy.h"
 
 namespace tandem::schemes {
 
@@ -202,7 +203,9 @@ struct Report {
   double iteration_median = 0, iteration_p05 = 0, iteration_p95 = 0;  ///< seconds
   /// Medians of an execution on an asynchronous device: of steps issued op by op, and of such as were
   /// replayed as a captured graph; 0 where there were none.
-  double iteration_eager = 0, iteration_replayed = 0;
+  struct Issued {
+    double eager = 0, replayed = 0;
+  } iteration_issued;
   /// Against the fewest devices that hold the model, same batch per device.
   double speedup = 1, scaling_efficiency = 1;
   int64_t speedup_base_devices = 1;
@@ -215,6 +218,7 @@ struct Report {
   double slowed = 0;                            ///< of compute: what kernels lose to simultaneous collectives
   MemoryUse memory;                             ///< of the role that needs most
   std::vector<RoleMemory> memory_by_role;
+  std::vector<Remedy> remedies;  ///< what would let it fit, where it does not and nothing else asked did
   /// What limits the throughput. Of predictions by app: the resource with the largest elasticity. Else the
   /// largest time share.
   struct Bottleneck {

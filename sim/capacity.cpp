@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/precision.h"
 #include "sim/bound/placement.h"
 #include "sim/habits.h"
 #include "sim/host_memory.h"
@@ -52,14 +51,6 @@ int64_t largest_batch(Request p) {
   return low;
 }
 
-/// "at least 4 devices", with the nodes that takes where the system has fewer.
-std::string devices_text(const Request& p, int64_t devices) {
-  const int64_t per_node = static_cast<int64_t>(p.system->accelerators().size());
-  const bool has = devices <= p.system->accelerator_count();
-  return fmt::format("at least {} device{}{}", devices, devices == 1 ? "" : "s",
-                     has ? "" : fmt::format(" (--set nodes={})", (devices + per_node - 1) / per_node));
-}
-
 /// All that the scheme can leave in the host's memory but activations, and those of `has`.
 Offload most_offloaded(const ResolvedScheme& scheme, Offload has) {
   if (scheme.scheme->offloads == nullptr) return has;
@@ -67,48 +58,59 @@ Offload most_offloaded(const ResolvedScheme& scheme, Offload has) {
   return {can.optimizer, can.gradients, can.parameters, has.activations};
 }
 
-/// Of schemes whose workers may be more than a device: those that are whole nodes, which share out the model,
-/// and as many samples as fit then.
-std::string node_workers(const Request& p) {
-  const ResolvedScheme& own = *p.job.scheme;
-  const auto& options = own.scheme->options;
-  const bool can = std::any_of(options.begin(), options.end(),
-                               [](const OptionSpec& option) { return option.name == "worker"; });
-  if (!can || own.options.text("worker") == "node" || own.options.count("workers") > 0) return "";
-  ResolvedScheme nodes = own;
-  auto settings = own.options.all();
-  settings.emplace_back("worker", "node");
-  if (own.options.text("sharding") == "none") settings.emplace_back("sharding", "3");
-  nodes.options = Options(options, settings, own.name, {});
-  Request changed = p;
-  changed.job.scheme = &nodes;
-  const int64_t batch = fits(memory_of(changed), p.devices) ? p.job.batch : largest_batch(changed);
-  if (batch == 0) return "";
+/// "zero:stage=3": its name, with the options that are not the scheme's defaults.
+std::string text_of(const ResolvedScheme& scheme) {
   std::vector<std::string> set;
-  for (const OptionSpec& option : options) {
-    const std::string& value = nodes.options.text(option.name);
+  for (const OptionSpec& option : scheme.scheme->options) {
+    const std::string& value = scheme.options.text(option.name);
     if (value != option.fallback) set.push_back(fmt::format("{}={}", option.name, value));
   }
-  const std::string fewer = batch == p.job.batch ? "" : fmt::format(" and --batch {}", batch);
-  return fmt::format("--scheme {}:{}{}", own.name, fmt::join(set, ","), fewer);
+  return fmt::format("{}{}{}", scheme.name, set.empty() ? "" : ":", fmt::join(set, ","));
 }
 
-/// What lets it fit, in words; each tried, from the changes that cost least time on. A change of more things
-/// is named only where it takes fewer devices, and offload only where more devices than asked are needed
-/// without.
-std::vector<std::string> remedies(const Request& p) {
-  const ResolvedScheme sharded = resolve_scheme("zero:stage=3", Place{});
+/// Adds the changes if the prediction that they make fits.
+void add_if_fits(std::vector<Remedy::Change> changes, const Request& changed, std::vector<Remedy>& out) {
+  const auto m = try_memory(memory_of(changed), changed.devices);
+  if (m && m->fits()) out.push_back({std::move(changes), changed.devices, m->needed(), m->capacity});
+}
+
+/// Of schemes whose workers may be more than a device: those that are whole nodes, which share out the model,
+/// and as many samples as fit then.
+void add_node_workers(const Request& p, std::vector<Remedy>& out) {
+  ResolvedScheme nodes = *p.job.scheme;
+  const auto& options = nodes.scheme->options;
+  const bool can = std::any_of(options.begin(), options.end(),
+                               [](const OptionSpec& option) { return option.name == "worker"; });
+  if (!can || nodes.options.text("worker") == "node" || nodes.options.count("workers") > 0) return;
+  auto settings = nodes.options.all();
+  settings.emplace_back("worker", "node");
+  if (nodes.options.text("sharding") == "none") settings.emplace_back("sharding", "3");
+  nodes.options = Options(options, settings, nodes.name, {});
+  Request changed = p;
+  changed.job.scheme = &nodes;
+  if (!fits(memory_of(changed), p.devices)) changed.job.batch = largest_batch(changed);
+  if (changed.job.batch == 0) return;
+  std::vector<Remedy::Change> changes = {{"scheme", text_of(nodes)}};
+  if (changed.job.batch < p.job.batch) changes.push_back({"batch", std::to_string(changed.job.batch)});
+  add_if_fits(std::move(changes), changed, out);
+}
+
+/// Changes to that many devices, and what that takes of the machine.
+void take_devices(int64_t devices, Request& changed, std::vector<Remedy::Change>& changes) {
+  changed.devices = devices;
+  changes.push_back({"devices", std::to_string(devices)});
+  const auto per_node = static_cast<int64_t>(changed.system->accelerators().size());
+  if (devices > changed.system->accelerator_count())
+    changes.push_back({"set", fmt::format("nodes={}", (devices + per_node - 1) / per_node)});
+}
+
+/// From the changes that cost least time on. A change of more things is named only where it takes fewer
+/// devices, and offload only where more devices than asked are needed without.
+void add_changes(const Request& p, const ResolvedScheme& sharded, std::vector<Remedy>& out) {
   Request spread = p;
   spread.job.scheme = &sharded;
   const auto own = try_memory(memory_of(p), 64), other = try_memory(memory_of(spread), 64);
   const bool may_spread = own && other && other->needed() < own->needed();
-  std::vector<std::string> out;
-  if (p.job.graph->frozen_elements() > 0 && element_bytes(p.job.precision) < 4) {
-    Request half = p;  // weights that are not learned need no fp32 copy
-    half.memory.emplace_back("weights", "half");
-    if (fits(memory_of(half), p.devices)) out.push_back("--memory weights=half");
-  }
-  if (std::string nodes = node_workers(p); !nodes.empty()) out.push_back(std::move(nodes));
   int64_t least = INT64_MAX;
   for (int i = 0; i < 8; ++i) {
     const bool offload = (i & 4) != 0, change_scheme = (i & 2) != 0, again = (i & 1) != 0;
@@ -121,15 +123,37 @@ std::vector<std::string> remedies(const Request& p) {
     const int64_t devices = fewest_devices(changed);
     if (devices == 0 || devices >= least) continue;
     least = devices;
-    std::vector<std::string> words;
-    if (change_scheme) words.push_back("--scheme zero:stage=3");
-    if (again) words.push_back("--recompute blocks");
-    if (offload) words.push_back("--offload " + changed.job.offload.text());
-    std::string text = fmt::format("{}", fmt::join(words, " and "));
-    if (devices > p.devices) text += (text.empty() ? "" : " on ") + devices_text(p, devices);
-    out.push_back(std::move(text));
+    std::vector<Remedy::Change> changes;
+    if (change_scheme) changes.push_back({"scheme", text_of(sharded)});
+    if (again) changes.push_back({"recompute", "blocks"});
+    if (offload) changes.push_back({"offload", changed.job.offload.text()});
+    if (devices > p.devices) take_devices(devices, changed, changes);
+    add_if_fits(std::move(changes), changed, out);
   }
-  return out;
+}
+
+/// Up to three models of devices of the same vendor that have this much memory, those with the least of it,
+/// in a host that has enough.
+void add_larger_devices(const Request& p, const MemoryUse& m, std::vector<Remedy>& out) {
+  constexpr std::size_t kMost = 3;
+  const Device& own = p.system->device(p.system->accelerator(0));
+  std::vector<Device> larger;
+  for (const SystemEntry& entry : list_devices()) {
+    Device device = Device::load(entry.name);
+    if (device.kind == own.kind && device.vendor == own.vendor && device.usable >= m.needed())
+      larger.push_back(std::move(device));
+  }
+  std::stable_sort(larger.begin(), larger.end(), [](const Device& a, const Device& b) {
+    return std::pair(a.usable, -a.year) < std::pair(b.usable, -b.year);
+  });
+  if (larger.size() > kMost) larger.resize(kMost);
+  constexpr int64_t kGib = 1 << 30;
+  for (const Device& device : larger) {
+    out.push_back({{{"swap", "device=" + device.name}}, p.devices, m.needed(), device.usable});
+    if (!m.node.fits())
+      out.back().changes.push_back(
+          {"set", fmt::format("host.memory={}GiB", (m.node.needed.n + kGib - 1) / kGib)});
+  }
 }
 
 /// device_sorts(), whatever the kinds of nodes: memory is a matter of the model.
@@ -147,65 +171,6 @@ std::vector<DeviceSort> models_of(const Request& p, const Cluster& cluster) {
     std::sort(same->devices.begin(), same->devices.end());
   }
   return out;
-}
-
-/// The model of a device that has so much memory.
-std::string tightest_device(const Request& p, const MemoryUse& m) {
-  for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, p.devices))) {
-    const Device& device = p.system->device(sort.first);
-    if (device.usable == m.capacity) return device.name;
-  }
-  return p.system->device(p.system->accelerator(0)).name;
-}
-
-/// "1,052 GiB".
-std::string gib_text(Bytes bytes) {
-  if (bytes.n < (int64_t{1} << 30)) return to_text(bytes);
-  const int64_t gib = (bytes.n + (int64_t{1} << 29)) >> 30;
-  return gib < 1000 ? fmt::format("{} GiB", gib) : fmt::format("{},{:03} GiB", gib / 1000, gib % 1000);
-}
-
-/// What is too much, and what it is made of.
-std::string needs_of(const Request& p, const MemoryUse& m) {
-  const std::string who = fmt::format("{} with batch {}", p.job.graph->name(), p.job.batch);
-  if (m.needed() <= m.capacity)
-    return fmt::format(
-        "{} needs {} of the host's {}{}: what its devices leave there, {} each, batches on their way to "
-        "them, "
-        "servers on its processors and the system itself (--set host.memory=... says how much there is); ",
-        who, gib_text(m.node.needed), gib_text(m.node.capacity), p.system->nodes() > 1 ? " on each node" : "",
-        to_text(m.host));
-  return fmt::format(
-      "{} needs {} on {}{} ({} usable): parameters, gradients and optimiser {}, activations {}, workspace "
-      "and "
-      "buffers {}, the allocator's rounding and cache {}, the driver and communication {}; ",
-      who, to_text(m.needed()), p.devices == 1 ? "" : fmt::format("each of {} ", p.devices),
-      tightest_device(p, m), to_text(m.capacity), to_text(m.parameters + m.gradients + m.optimizer),
-      to_text(m.activations), to_text(m.workspace + m.buffers), to_text(m.reserved - m.total()),
-      to_text(m.nvidia_smi - m.reserved));
-}
-
-/// Up to three models of devices of the same vendor that have this much memory, those with the least of it.
-std::string larger_devices(const Request& p, const MemoryUse& m) {
-  constexpr std::size_t kMost = 3;
-  const Device& own = p.system->device(p.system->accelerator(0));
-  std::vector<Device> larger;
-  for (const SystemEntry& entry : list_devices()) {
-    Device device = Device::load(entry.name);
-    if (device.kind == own.kind && device.vendor == own.vendor && device.usable >= m.needed())
-      larger.push_back(std::move(device));
-  }
-  std::stable_sort(larger.begin(), larger.end(), [](const Device& a, const Device& b) {
-    return std::pair(a.usable, -a.year) < std::pair(b.usable, -b.year);
-  });
-  if (larger.empty()) return "";
-  if (larger.size() > kMost) larger.resize(kMost);
-  std::vector<std::string> names;
-  for (const Device& device : larger)
-    names.push_back(fmt::format("{} ({})", device.name, to_text(device.memory)));
-  return fmt::format("a device with more memory, as {} (--swap device={}){}", fmt::join(names, ", "),
-                     larger.front().name,
-                     m.node.fits() ? "" : fmt::format(" in a host with {}", gib_text(m.node.needed)));
 }
 
 /// How many devices of the kind have the role that a row is of.
@@ -297,20 +262,22 @@ int64_t fewest_devices(const Request& p, const std::function<MemoryUse(int64_t)>
   return high * each;
 }
 
-std::string fit_advice(const Request& p, const std::vector<std::string>& first) {
-  const MemoryUse m = memory_on(p, p.devices);
-  const int64_t batch = largest_batch(p);
-  std::string out = needs_of(p, m) + (batch > 0 ? fmt::format("the largest batch that fits is {}", batch)
-                                                : "not even one sample fits");
-  std::vector<std::string> helps = first;
-  const auto add = [&](const std::string& help) {
-    if (!help.empty() && std::find(helps.begin(), helps.end(), help) == helps.end()) helps.push_back(help);
-  };
-  for (const std::string& help : remedies(p)) add(help);
-  if (m.needed() > m.capacity) add(larger_devices(p, m));
-  const std::string ask = "tandem advise looks for other ways";
-  return out + (helps.empty() ? "; " + ask
-                              : fmt::format("; what would fit: {}; {}", fmt::join(helps, ", or "), ask));
+std::vector<Remedy> remedies(const Request& p, const MemoryUse& needs, const ResolvedScheme& sharded,
+                             std::vector<Remedy> first) {
+  std::vector<Remedy> out;
+  Request smaller = p;
+  smaller.job.batch = largest_batch(p);
+  if (smaller.job.batch > 0) add_if_fits({{"batch", std::to_string(smaller.job.batch)}}, smaller, out);
+  std::move(first.begin(), first.end(), std::back_inserter(out));
+  add_node_workers(p, out);
+  add_changes(p, sharded, out);
+  if (needs.needed() > needs.capacity) add_larger_devices(p, needs, out);
+  for (auto at = out.begin(); at != out.end();) {
+    const bool again =
+        std::any_of(out.begin(), at, [&](const Remedy& r) { return r.changes == at->changes; });
+    at = again ? out.erase(at) : at + 1;
+  }
+  return out;
 }
 
 }  // namespace tandem::sim

@@ -2,9 +2,9 @@
 #pragma once
 // Whether a model fits its devices, how many hold it, and what would make it fit.
 #include <functional>
-#include <string>
 #include <vector>
 
+#include "schemes/remedy.h"
 #include "schemes/report.h"
 #include "sim/request.h"
 
@@ -29,9 +29,11 @@ int64_t fewest_devices(const Request& prediction);
 /// With the memory that that many devices need, which throws as memory_on() does.
 int64_t fewest_devices(const Request& prediction, const std::function<MemoryUse(int64_t)>& memory);
 
-/// For a prediction that does not fit: what it needs, and which batch, number of devices, recomputation,
-/// scheme or device would fit, each of them tried, and where else to ask. `first`: what fits too, and is said
-/// first.
-std::string fit_advice(const Request& prediction, const std::vector<std::string>& first = {});
+/// For a prediction that does not fit and needs `needs`: which batch, scheme, recomputation, offloading,
+/// number of devices and device would fit, each but the last tried; what costs least time first. `sharded` is
+/// the scheme to propose where it takes less memory than the prediction's own. `first`: what fits too, after
+/// the batch. A larger device is taken to need what this one does. Cost: some forty compilations.
+std::vector<Remedy> remedies(const Request& prediction, const MemoryUse& needs, const ResolvedScheme& sharded,
+                             std::vector<Remedy> first = {});
 
 }  // namespace tandem::sim

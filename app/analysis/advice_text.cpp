@@ -132,13 +132,12 @@ std::string inexact_text(const Space& space) {
 std::string idle_devices(const Candidate& c, const Space& space) {
   const int64_t held = std::max<int64_t>(1, c.devices / c.replicas), replicas = space.devices / held;
   if (space.devices % held == 0 && space.samples % replicas == 0)
-    return fmt::format("{} of {} devices: more would not make a step of {} samples shorter", c.devices,
-                       space.devices, space.samples);
+    return fmt::format("{} of {} devices: more would not make a step of {} shorter", c.devices, space.devices,
+                       samples_words(space.samples));
   const int64_t whole_step = (space.samples + space.devices - 1) / space.devices * space.devices;
-  return fmt::format(
-      "{} of {} devices: {} samples in a step do not divide by {}, --global-batch {} would use all",
-      c.devices, space.devices, space.samples, space.devices % held == 0 ? replicas : space.devices,
-      whole_step);
+  return fmt::format("{} of {} devices: {} in a step do{} not divide by {}, --global-batch {} would use all",
+                     c.devices, space.devices, samples_words(space.samples), space.samples == 1 ? "es" : "",
+                     space.devices % held == 0 ? replicas : space.devices, whole_step);
 }
 
 /// Goodput and time to a target of the first choice, and the time of the others.
@@ -197,7 +196,7 @@ std::vector<std::string> reasons(const Choice& choice, const AdviceContext& cont
   if (c.context > 1) out.push_back(fmt::format("{} devices divide every sequence", c.context));
   if (c.replicas > 1)
     out.push_back(
-        fmt::format("{} replicas of {} samples a step each", c.replicas, c.batch * c.micro_batches));
+        fmt::format("{} replicas of {} a step each", c.replicas, samples_words(c.batch * c.micro_batches)));
   if (c.sharding > 0 && c.replicas * c.context > 1)
     out.push_back(fmt::format("{} sharded over {}", sharding_words(c.sharding),
                               c.scheme.find("sharding-group=node") != std::string::npos

@@ -55,32 +55,46 @@ Option question_flag() {
 
 namespace {
 
-/// Those of the file's question, which the command line changes.
-Values asked_values(const Arguments& arguments, const Json& document) {
+bool has_option(const std::vector<Option>& flags, std::string_view name) {
+  return std::any_of(flags.begin(), flags.end(), [&](const Option& flag) { return flag.name == name; });
+}
+
+/// Those of the file's question, which the command line changes; of what a verb with these `flags` cannot do
+/// without, one is there.
+Values asked_values(const Arguments& arguments, const std::vector<Option>& flags, const FileRules& rules) {
+  const Json document = Json::load(arguments.text("question", ""));
   Values values = values_of(document);
+  for (const char* option : {"model", "system"}) {
+    if (has_option(flags, option) && !values.has(option) && !arguments.has(option))
+      document.fail(fmt::format("the key \"{}\" is missing", option));
+  }
+  if (rules.adapt != nullptr) rules.adapt(values);
   for (const Option& option : question_options()) {
     if (!arguments.has(option.name)) continue;
     std::vector<std::string> own = arguments.all(option.name);
-    if (option.kind() != Option::Kind::given && own == std::vector<std::string>{""}) own.clear();  // removed
-    if (option.name == "set") {  // in order: later ones win
-      const std::vector<std::string> before = values.all("set");
+    std::vector<Place> places;
+    if (option.kind() != Option::Kind::given && own == std::vector<std::string>{""}) {
+      own.clear();  // removed
+    } else if (rules.adds(option.name, own)) {
+      const std::vector<std::string> before = values.all(option.name);
+      places = values.places(option.name);
       own.insert(own.begin(), before.begin(), before.end());
     }
     values.set(option.name, own);
-    values.stands_at(option.name, {});
+    values.stands_at(option.name, {}, std::move(places));
   }
   return values;
 }
 
 }  // namespace
 
-Arguments with_question(const Arguments& arguments, const std::vector<Option>& flags) {
+Arguments with_question(const Arguments& arguments, const std::vector<Option>& flags,
+                        const FileRules& rules) {
   if (!arguments.has("question")) return arguments;
-  Values values = asked_values(arguments, Json::load(arguments.text("question", "")));
-  const auto named = [](std::string_view name) { return [name](const Option& o) { return o.name == name; }; };
+  Values values = asked_values(arguments, flags, rules);
   std::vector<std::string> unused;
   for (const Option& option : question_options()) {
-    if (!values.has(option.name) || std::any_of(flags.begin(), flags.end(), named(option.name))) continue;
+    if (!values.has(option.name) || has_option(flags, option.name)) continue;
     unused.emplace_back(option.name);
     values.set(option.name, {});
   }
@@ -88,20 +102,14 @@ Arguments with_question(const Arguments& arguments, const std::vector<Option>& f
     note(arguments, fmt::format("of the question, {} {} not used here", fmt::join(unused, ", "),
                                 unused.size() == 1 ? "is" : "are"));
   for (const Option& flag : flags) {
-    const auto& all = question_options();
-    if (std::none_of(all.begin(), all.end(), named(flag.name)))
-      values.set(flag.name, arguments.all(flag.name));
+    if (!has_option(question_options(), flag.name)) values.set(flag.name, arguments.all(flag.name));
   }
   return {values, arguments.words()};
 }
 
 Question read_question(const Arguments& arguments) {
   if (!arguments.has("question")) return Question::read(arguments, hooks(arguments));
-  const Json document = Json::load(arguments.text("question", ""));
-  const Values values = asked_values(arguments, document);
-  for (const char* option : {"model", "system"}) {
-    if (!values.has(option)) document.fail(fmt::format("the key \"{}\" is missing", option));
-  }
+  const Values values = asked_values(arguments, question_options(), {});
   return read_located(values, hooks(arguments));
 }
 

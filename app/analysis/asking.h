@@ -12,10 +12,20 @@ Hooks hooks(const Arguments& arguments);
 /// --question FILE with its help.
 Option question_flag();
 
+/// How a verb reads a question's file.
+struct FileRules {
+  /// Changes the file's options first; null: none.
+  void (*adapt)(Values& file) = nullptr;
+  /// Whether these values of the command line come after the file's instead of replacing them.
+  bool (*adds)(std::string_view option, const std::vector<std::string>& own) =
+      [](std::string_view option, const std::vector<std::string>&) { return option == "set"; };
+};
+
 /// For a verb with some of a question's options among its `flags`: its command line, and what the file of
 /// --question says where the command line is silent. A note names what the file says and the verb lacks.
 /// Throws InputError and UsageError.
-Arguments with_question(const Arguments& arguments, const std::vector<Option>& flags);
+Arguments with_question(const Arguments& arguments, const std::vector<Option>& flags,
+                        const FileRules& rules = {});
 
 /// The question of the options; with --question FILE that of the file, with other given options replacing the
 /// file's. Throws InputError and UsageError.

@@ -16,6 +16,10 @@ bool of_all(std::string_view flag) {  // the same on all sides
          flag == "anchor" || flag == "collective-profile" || flag == "set-b";
 }
 
+bool names_side(const std::string& text) {
+  return text.size() > 1 && text[1] == ':' && text[0] >= 'A' && text[0] <= 'Z';
+}
+
 /// A value and the side it applies to, 0: all.
 struct Said {
   char whom = 0;
@@ -23,8 +27,7 @@ struct Said {
 };
 
 Said read_said(std::string_view option, const std::string& text, std::size_t sides) {
-  const bool letter = text.size() > 1 && text[1] == ':' && text[0] >= 'A' && text[0] <= 'Z';
-  if (!letter) return {0, text};
+  if (!names_side(text)) return {0, text};
   if (text[0] >= 'A' + static_cast<char>(sides))
     refuse_option(option, fmt::format("\"{}\" is of side {}, and the last is {}", printable(text), text[0],
                                       static_cast<char>('A' + sides - 1)));
@@ -56,12 +59,13 @@ void add_changes(const Arguments& arguments, std::vector<Side>& sides) {
   const bool alone = arguments.words().size() == 1;
   /// `whom`: the side if the value names none; 0: all.
   const auto add = [&](const char* option, char whom, const auto& read) {
-    for (const Said& said : all_said(arguments, option, sides.size())) {
+    arguments.each(option, [&](const std::string& text) {
+      const Said said = read_said(option, text, sides.size());
       const char meant = said.whom != 0 ? said.whom : whom;
       for (Side& side : sides) {
         if (meant == 0 || meant == side.letter) add_change(side.sets, read(said.value));
       }
-    }
+    });
   };
   add("set", 0, [](const std::string& text) { return read_set(text, "set"); });
   for (const char* option : kBoard) {
@@ -89,20 +93,45 @@ Arguments own_arguments(const Arguments& arguments, char letter, std::size_t sid
   return out;
 }
 
+bool of_board(std::string_view option) {
+  return std::find(std::begin(kBoard), std::end(kBoard), option) != std::end(kBoard);
+}
+
+/// A file's changes of the board as --set, which none takes for B's alone.
+void board_as_sets(Values& file) {
+  std::vector<std::string> sets = file.all("set");
+  std::vector<Place> places = file.places("set");
+  for (const auto& [path, value] : read_board_changes(file)) sets.push_back(path + "=" + value);
+  for (const char* option : kBoard) {
+    for (Place& place : file.places(option)) places.push_back(std::move(place));
+    file.set(option, {});
+  }
+  file.set("set", std::move(sets));
+  file.stands_at("set", file.place("set"), std::move(places));
+}
+
 bool same(const Side& a, const Side& b) {
   return a.system == b.system && a.sets == b.sets && a.arguments == b.arguments;
 }
 
 }  // namespace
 
+FileRules rules_of_sides() {
+  return {board_as_sets, [](std::string_view option, const std::vector<std::string>& own) {
+            return option == "set" || of_board(option) ||
+                   (!of_all(option) && std::all_of(own.begin(), own.end(), names_side));
+          }};
+}
+
 Values values_of(const Side& side, const std::string& model) {
   Values out = side.arguments;
-  out.set("model", {model});
-  out.set("system", {side.system});
+  if (out.all("model") != std::vector{model}) out.set("model", {model});
+  if (out.text("system", "") != side.system) out.set("system", {side.system});
   for (const char* option : kBoard) out.set(option, {});
   std::vector<std::string> sets;
   for (const auto& [path, value] : side.sets) sets.push_back(fmt::format("{}={}", path, value));
   out.set("set", std::move(sets));
+  out.stands_at("set", {});
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "answers/question.h"
+#include "app/analysis/asking.h"
 #include "app/console/cli.h"
 #include "topologies/system.h"
 
@@ -23,6 +24,10 @@ struct Side {
 /// then --without, --with-bridges and --swap are B's, and --place if it is the only change. Throws
 /// UsageError.
 std::vector<Side> read_sides(const Arguments& arguments);
+
+/// How they read a question's file: it describes all sides, its machine with all changes, and what the
+/// command line says of one side leaves the file's value to the others.
+FileRules rules_of_sides();
 
 /// A side's question about a model, as options of a question: its changes are --set, in order.
 Values values_of(const Side& side, const std::string& model);

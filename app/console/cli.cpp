@@ -108,7 +108,8 @@ Arguments Arguments::parse(const Verb& verb, const std::vector<std::string>& wor
     throw UsageError(
         fmt::format("\"{}\" is one word too many. {}", printable(out.words_[verb.most_words]), usage));
   }
-  if (out.words_.size() < verb.least_words) throw UsageError(fmt::format("a word is missing. {}", usage));
+  if (out.words_.size() < verb.least_words && !out.has("question"))
+    throw UsageError(fmt::format("a word is missing. {}", usage));
   return out;
 }
 

@@ -20,7 +20,7 @@ struct Verb {
   /// What follows "tandem <name>" in the usage line, e.g. "KIND NAME [options]".
   std::string_view usage{};
   std::vector<Option> flags;
-  std::size_t least_words = 0, most_words = 0;  ///< positional arguments
+  std::size_t least_words = 0, most_words = 0;  ///< positional arguments; with --question none is needed
   /// Returns the exit code; throws UsageError, InputError, DeviceError.
   int (*run)(const Arguments&) = nullptr;
   /// Paragraphs and examples after the options in --help; may be empty.

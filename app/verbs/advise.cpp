@@ -31,10 +31,8 @@ const std::set<std::string_view>& searched() {
 
 /// The options given that hold for every candidate.
 Values passed_on(const Arguments& arguments) {
-  Values out;
-  for (const Option& option : question_options()) {
-    if (searched().count(option.name) == 0) out.set(option.name, arguments.all(option.name));
-  }
+  Values out = arguments;
+  for (const std::string_view option : searched()) out.set(option, {});
   return out;
 }
 
@@ -68,7 +66,8 @@ Space read_space(const Arguments& arguments, const Question& question) {
   space.system = &question.system;
   space.schemes = arguments.has("schemes") ? split_names({arguments.text("schemes", "")}) : exact_schemes();
   const int64_t all = std::min(question.system.accelerator_count(), kUsualDevices);
-  space.devices = arguments.integer("devices", all, 1, 1'000'000);
+  const std::vector<int64_t> counts = arguments.integers("devices", {all}, 1, 1'000'000);
+  space.devices = *std::max_element(counts.begin(), counts.end());
   make_cluster(question.system, space.devices);
   if (arguments.has("batch") && arguments.has("global-batch"))
     throw UsageError("--batch and --global-batch both give the batch: use one of them");
@@ -150,8 +149,8 @@ void add_run(const Arguments& arguments, const Question& q, const Choice& choice
 }
 
 std::string heading(const Question& q, const Space& space) {
-  return fmt::format("{} on {}, at most {} device{} · {} samples in a step · {}", q.graph.name(),
-                     q.system_label(), space.devices, space.devices == 1 ? "" : "s", space.samples,
+  return fmt::format("{} on {}, at most {} device{} · {} in a step · {}", q.graph.name(), q.system_label(),
+                     space.devices, space.devices == 1 ? "" : "s", samples_words(space.samples),
                      q.optimizer->name);
 }
 
@@ -165,10 +164,10 @@ std::optional<Arguments> quantised(const Arguments& arguments) {
 int put_advice(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "text", {"text", "json", "csv"});
   arguments.required("model", "resnet50");
-  const Question question = Question::read(passed_on(arguments), hooks(arguments));
-  const Space space = read_space(arguments, question);
+  const Question question = read_located(passed_on(arguments), hooks(arguments));
+  const Space space = with_places(arguments, [&] { return read_space(arguments, question); });
   for (const std::string& scheme : space.schemes) resolve_scheme(scheme, option_place("schemes"));
-  Search search = read_search(arguments, question);
+  Search search = with_places(arguments, [&] { return read_search(arguments, question); });
   Advice advice;
   {
     Progress progress(arguments);
@@ -191,7 +190,16 @@ int put_advice(const Arguments& arguments) {
   return interrupt_code();
 }
 
-int run_advise(const Arguments& arguments) {
+std::vector<Option> advise_flags();
+
+/// Of a question's file the batch gives way to --global-batch.
+Arguments asked_to_advise(const Arguments& given) {
+  const Arguments out = with_question(given, advise_flags());
+  return given.has("global-batch") && !given.has("batch") ? out.replaced("batch", {}) : out;
+}
+
+int run_advise(const Arguments& given) {
+  const Arguments arguments = asked_to_advise(given);
   check_out(arguments);
   catch_interrupts();
   try {
@@ -214,7 +222,8 @@ std::vector<Option> advise_flags() {
   }
   flags.insert(
       flags.end(),
-      {{"devices", "N", "the most to use; default all that the system has, at most 1,024"},
+      {question_flag(),
+       {"devices", "N", "the most to use; default all that the system has, at most 1,024"},
        {"batch", "N", "samples in a step, per device of --devices; default 32"},
        {"global-batch", "N", "instead of --batch: samples in a step of all devices together"},
        {"schemes", "NAME[:key=value,...][,...]",

@@ -7,6 +7,7 @@
 
 #include "answers/answer.h"
 #include "answers/board.h"
+#include "answers/fitting.h"
 #include "answers/what_if.h"
 #include "app/analysis/asking.h"
 #include "app/analysis/compare_ops.h"
@@ -225,7 +226,8 @@ Answered answer_sides(const Arguments& arguments, const std::string& model, cons
   for (const Side& side : sides) {
     Hooks with = hooks(arguments);
     if (side.letter != 'A') with.note = {};  // A has noted it already
-    Question& q = questions.emplace_back(Question::read(values_of(side, model), with));
+    Question& q = questions.emplace_back(
+        with_places(arguments, [&] { return Question::read(values_of(side, model), with); }));
     out.asked.push_back(&q);
     if (!side.arguments.has("devices"))
       q.devices = {std::min<int64_t>(q.system.accelerator_count(), kMostDevices)};
@@ -245,7 +247,8 @@ Answered answer_sides(const Arguments& arguments, const std::string& model, cons
   for (std::size_t s = 0; s < sides.size(); ++s) {
     out.reports.emplace_back();
     for (const int64_t n : out.asked[s]->devices) {
-      progress.show(fmt::format("{} on {} device{} of {} ...", model, n, n == 1 ? "" : "s", sides[s].letter));
+      progress.show(fmt::format("{} on {} device{} of {} ...", out.asked[s]->graph.name(), n,
+                                n == 1 ? "" : "s", sides[s].letter));
       out.reports.back().push_back(predict(*out.asked[s], n));
     }
   }
@@ -334,7 +337,7 @@ int compare_systems(const Arguments& arguments) {
     throw UsageError(
         "collectives are measured on one machine: predict with --collective-profile there, and compare the "
         "reports");
-  const std::vector<Side> sides = read_sides(arguments);
+  const std::vector<Side> sides = with_places(arguments, [&] { return read_sides(arguments); });
   std::deque<Question> questions;  // answers point into it
   std::vector<Answered> all;
   bool any = false;
@@ -343,11 +346,22 @@ int compare_systems(const Arguments& arguments) {
     for (const auto& reports : all.back().reports)
       any = any || std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.fits; });
   }
-  if (!any) check_fits(*all[0].asked[0], all[0].reports[0]);
+  if (!any) throw InputError(add_remedies(*all[0].asked[0], all[0].reports[0]));
   return sides.size() > 2 ? put_many(arguments, all) : put_two(arguments, all, sides);
 }
 
-int compare(const Arguments& arguments) {
+std::vector<Option> compare_flags();
+
+/// With a question's file, whose machine is the one that is changed where no other is named.
+Arguments asked_to_compare(const Arguments& given) {
+  std::vector<Option> flags = compare_flags();
+  if (given.words().empty()) flags.push_back(question_option("system"));
+  const Arguments out = with_question(given, flags, rules_of_sides());
+  return given.words().empty() ? Arguments(out, {out.text("system", "")}) : out;
+}
+
+int run_compare(const Arguments& given) {
+  const Arguments arguments = asked_to_compare(given);
   if (arguments.has("model")) return compare_systems(arguments);
   for (const Option& option : question_options()) {
     if (arguments.has(option.name))
@@ -389,7 +403,7 @@ std::vector<Option> compare_flags() {
     if (flag.name == "set") flags.push_back({"set-b", "PATH=VALUE", "the same of B only", true});
   }
   let_sides_say(flags);
-  flags.insert(flags.end(), {format_flag(), out_flag(), quiet_flag()});
+  flags.insert(flags.end(), {question_flag(), format_flag(), out_flag(), quiet_flag()});
   return flags;
 }
 
@@ -404,7 +418,7 @@ void register_compare(Registry<Verb>& registry) {
        .flags = compare_flags(),
        .least_words = 1,
        .most_words = 26,
-       .run = compare,
+       .run = run_compare,
        .details =
            "One system is compared with itself changed: without a kind of link, with NVLink bridges, other "
            "cards, other slots (--set-b links.pcie.width=x8) or other devices of the board. The answer adds "
@@ -412,6 +426,7 @@ void register_compare(Registry<Verb>& registry) {
            "sides unless it is the only change.\n\n"
            "With several systems every option applies to all, even --swap and --without, unless it begins "
            "with the letter of one: --swap A:device=rtx-4090, --devices B:2, --scheme C:horovod.\n\n"
+           "--question gives the options of all sides, and without a system the one to change.\n\n"
            "Reports come from: tandem predict or tandem run, with --format json --out FILE. Where "
            "both keep a timeline, ops and lanes are compared too, and the largest disagreement is "
            "named.\n\nExamples\n"

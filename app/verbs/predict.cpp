@@ -6,6 +6,7 @@
 
 #include "answers/answer.h"
 #include "answers/elasticity.h"
+#include "answers/fitting.h"
 #include "answers/what_if.h"
 #include "app/analysis/asking.h"
 #include "app/analysis/elasticity_text.h"
@@ -136,11 +137,11 @@ int run_predict(const Arguments& arguments) {
       reports.push_back(predict(question, n));
     }
   }
+  const std::string refusal = add_remedies(question, reports);
   if (format == "csv") put_result(arguments, report_csv(reports));  // including those that do not fit
-  check_fits(question, reports);
-  if (format == "json") {
-    put_result(arguments, reports_to_json(reports, arguments.has("reproducible")));
-  } else if (format != "csv") {
+  if (format == "json") put_result(arguments, reports_to_json(reports, arguments.has("reproducible")));
+  if (!refusal.empty()) throw InputError(refusal);
+  if (format == "text" || format == "md") {
     const Table table = report_table(reports);
     put_page(arguments, fmt::format("{}\n\n{}\n{}{}{}{}{}{}{}\n", heading(question),
                                     table.as(format, result_columns(arguments)), rest_of_step(reports.back()),

@@ -362,10 +362,10 @@ void finish(const Arguments& a, const RunRequest& request, ExecutionResult& r) {
 /// On GPUs: the gain from replaying a captured graph, and the share of library calls.
 std::string steps_text(const Report& r) {
   std::string out;
-  if (r.iteration_eager > 0 && r.iteration_replayed > 0)
+  if (r.iteration_issued.eager > 0 && r.iteration_issued.replayed > 0)
     out += fmt::format("\n{} device{}: a step takes {:.3f} ms replayed as a graph, {:.3f} ms issued op by op",
-                       r.devices, r.devices == 1 ? "" : "s", 1e3 * r.iteration_replayed,
-                       1e3 * r.iteration_eager);
+                       r.devices, r.devices == 1 ? "" : "s", 1e3 * r.iteration_issued.replayed,
+                       1e3 * r.iteration_issued.eager);
   int64_t calls = 0, refused = 0;
   for (const LibraryUse& u : r.libraries) {
     calls += u.calls;

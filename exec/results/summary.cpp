@@ -161,8 +161,8 @@ class Summary {
       seconds[issued(i, each)].push_back(static_cast<double>(rounds_[i + each - 1] - before) * 1e-9);
     }
     if (seconds.count(Issued::eager) + seconds.count(Issued::replayed) > 0) {
-      r.iteration_eager = median(seconds[Issued::eager]);
-      r.iteration_replayed = median(seconds[Issued::replayed]);
+      r.iteration_issued.eager = median(seconds[Issued::eager]);
+      r.iteration_issued.replayed = median(seconds[Issued::replayed]);
     }
     for (const Issued how :
          {Issued::replayed, Issued::eager, Issued::timed, Issued::captured, Issued::observed}) {

@@ -54,7 +54,8 @@ int64_t GradientCompression::pushed(uint32_t key) const {
 int64_t GradientCompression::messages_before(uint32_t key) const {
   int64_t sum = 0;
   for (uint32_t k = 0; k < key; ++k) {
-    if (!run_.program().stores.empty() || run_.program().buckets[k].role == run_.program().buckets[key].role)
+    if (!plan_.program().stores.empty() ||
+        plan_.program().buckets[k].role == plan_.program().buckets[key].role)
       sum += message_words(k);
   }
   return sum;

@@ -96,7 +96,7 @@ class Report {
 enum class Depth : uint8_t {
   rate,    ///< the rate, its interval and staleness
   report,  ///< memory, speed-up, goodput and time to a target
-  full,    ///< the bottleneck: three to ten further predictions
+  full,    ///< the bottleneck: three to ten further predictions; where nothing fits, what would help
 };
 
 /// One report per device count of the question, in order. Cost on one core: milliseconds for a few devices,

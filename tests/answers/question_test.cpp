@@ -191,7 +191,10 @@ TEST(Questions, AreRefusedAtTheirPlaceWithTheNearestName) {
   expect_refused(head + "\n  \"staged\": 1}", "q.json:2:13");
   expect_refused(head + "\n  \"precision\": \"fp23\"}", "q.json:2:16: precision");
   expect_refused(head + "\n  \"scheme\": \"allreduced\"}", "q.json:2:13");
-  expect_refused(head + "\n  \"devices\": [1, 1]}", "is there twice");
+  expect_refused(head + "\n  \"devices\": [1,\n 1]}", "q.json:3:2: devices: 1 is there twice");
+  expect_refused(head + "\n  \"set\": [\"nodes=2\",\n \"nodes\"]}", "q.json:3:2: set: \"nodes\" is not");
+  expect_refused(head + "\n  \"set\": [\"nodes=2\",\n \"nodes=x\"]}", "q.json:3:2: set nodes=x: ");
+  expect_refused(head + "\n  \"with\": [\"1 lenet5\",\n \"1 lenet6\"]}", "q.json:3:2: with: no model");
   expect_refused(head + "\n  \"devices\": []}", "q.json:2:");
   expect_refused(head + "\n  \"epochs\": 3, \"tokens\": 4}", "two targets");
   expect_refused(R"({"schema": "tandem-question-1", "model": "lenet6", "system": "dgx1-v100"})",

@@ -42,6 +42,8 @@ TEST(AdviceReasons, AFewSamplesAreWorthMore) {
       few, AllOf(HasSubstr("A larger batch is worth more: "), HasSubstr(" samples in a step instead of 8 "),
                  HasSubstr("the learning rate belongs to the batch")));
   EXPECT_THAT(advice(ask + "1024").out, Not(HasSubstr("A larger batch is worth more")));
+  const std::string one = advice(ask + "1").out;
+  EXPECT_THAT(one, AllOf(HasSubstr(" · 1 sample in a step · "), Not(HasSubstr("1 samples"))));
 }
 
 /// What does not fit beside LoRA's whole weights is asked again with weights of 4 bits.

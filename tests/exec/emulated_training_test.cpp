@@ -96,12 +96,12 @@ TEST(EmulatedTraining, CountsReplayedStepsAlone) {
   const ExecutionResult r = train(device(), "digits-mlp", "allreduce", 1, 31);
   // 1 to warm up, 4 timed, 6 (a quarter of the other 24) issued op by op, 1 captured, 2 timed at the end.
   EXPECT_EQ(r.iteration_seconds.size(), 17U);
-  EXPECT_EQ(r.report.iteration_replayed, r.report.iteration_median);
-  EXPECT_GT(r.report.iteration_eager, 0);
+  EXPECT_EQ(r.report.iteration_issued.replayed, r.report.iteration_median);
+  EXPECT_GT(r.report.iteration_issued.eager, 0);
   const ExecutionResult few = train(device(), "digits-mlp", "allreduce", 1, 6);
   EXPECT_EQ(few.iteration_seconds.size(), 5U) << "all timed";
-  EXPECT_EQ(few.report.iteration_eager, 0);
-  EXPECT_EQ(few.report.iteration_replayed, 0);
+  EXPECT_EQ(few.report.iteration_issued.eager, 0);
+  EXPECT_EQ(few.report.iteration_issued.replayed, 0);
 }
 TEST(EmulatedTraining, SaysWhatLibrariesRefused) {
   const ExecutionResult r = train(device(), "digits-mlp", "allreduce", 1, 6);

@@ -12,6 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 class Capacity : public testing::Test {
  protected:
@@ -20,10 +21,22 @@ class Capacity : public testing::Test {
     p.job.optimizer = &optimizer("adamw");
     return p;
   }
+  /// "batch 3; recompute blocks, devices 16, set nodes=2", without those of `first`.
+  std::string advice(const Request& p, std::vector<Remedy> first = {}) const {
+    std::string out;
+    for (const Remedy& remedy : sim::remedies(p, sim::memory_on(p, p.devices), sharded_, std::move(first))) {
+      out += out.empty() ? "" : "; ";
+      for (const auto& [option, value] : remedy.changes)
+        out += (&option == &remedy.changes[0].option ? "" : ", ") + option + " " + value;
+      EXPECT_LE(remedy.needed, remedy.capacity) << out;
+      EXPECT_GE(remedy.devices, p.devices) << out;
+    }
+    return out;
+  }
   std::string advice(const ResolvedScheme& scheme, bool recompute) const {
     Request p = ask(scheme, 4);
     p.job.recompute = {.blocks = recompute};
-    return sim::fit_advice(p);
+    return advice(p);
   }
   Graph graph_ = Graph::load("gpt2:layers=48,hidden=1600,heads=25");
   System system_ = System::load("dgx1-v100");
@@ -44,32 +57,34 @@ TEST_F(Capacity, TheFewestDevicesHoldTheModelAndOneLessDoesNot) {
 
 TEST_F(Capacity, AdviceNamesWhatHelpsAndNothingElse) {
   const std::string replicated = advice(whole_, false);
-  EXPECT_THAT(replicated, HasSubstr("--scheme zero:stage=3"));
-  EXPECT_THAT(replicated, HasSubstr("--recompute blocks"));
+  EXPECT_THAT(replicated, HasSubstr("scheme zero:stage=3"));
+  EXPECT_THAT(replicated, HasSubstr("recompute blocks"));
   const std::string already = advice(sharded_, false);
-  EXPECT_THAT(already, Not(HasSubstr("--scheme")));
-  EXPECT_THAT(already, HasSubstr("--recompute blocks"));
-  EXPECT_THAT(advice(sharded_, true), Not(HasSubstr("--recompute")));
+  EXPECT_THAT(already, Not(HasSubstr("scheme")));
+  EXPECT_THAT(already, HasSubstr("recompute blocks"));
+  EXPECT_THAT(advice(sharded_, true), Not(HasSubstr("recompute")));
 }
 
-/// Nothing that may be changed of the question holds it, but there is always something to do.
-TEST_F(Capacity, AdviceIsNeverEmpty) {
+TEST_F(Capacity, LargerDevicesComeInAHostThatHoldsTheRest) {
   const Graph large = Graph::load("llama3-405b:sequence=512");
   Request p = ask(sharded_, 1);
   p.job.graph = &large;
   p.devices = 2;
   p.job.recompute = {.blocks = true};
   p.job.offload = {.optimizer = true, .gradients = true, .parameters = true};
-  const std::string text = sim::fit_advice(p);
-  EXPECT_THAT(text, HasSubstr("tandem advise"));
-  EXPECT_THAT(text, Not(HasSubstr("what would fit: ;")));
-  EXPECT_THAT(sim::fit_advice(ask(whole_, 4), {"--memory loss=fused"}),
-              HasSubstr("what would fit: --memory loss=fused, or "));
-  EXPECT_THAT(sim::fit_advice(ask(whole_, 4)), HasSubstr("--swap device="));
+  EXPECT_THAT(advice(p), testing::MatchesRegex("swap device=[a-z0-9-]*, set host.memory=6052GiB; swap .*"));
+}
+
+/// Once each, and a larger device last.
+TEST_F(Capacity, WhatTheCallerKnowsComesFirst) {
+  const Remedy fused{{{"memory", "loss=fused"}}, 1, {}, {}}, again{{{"recompute", "blocks"}}, 1, {}, {}};
+  const Request p = ask(whole_, 4);
+  EXPECT_THAT(advice(p, {fused, again}), StartsWith("memory loss=fused; recompute blocks; "));
+  EXPECT_THAT(advice(p), HasSubstr("; swap device="));
 }
 
 TEST_F(Capacity, OffloadIsAdvisedWhereTooFewDevicesHoldTheModelWithoutIt) {
-  EXPECT_THAT(advice(whole_, false), HasSubstr("--offload optimizer+gradients"));
+  EXPECT_THAT(advice(whole_, false), HasSubstr("offload optimizer+gradients"));
   Request p = ask(whole_, 4);
   p.job.recompute = {.blocks = true};
   EXPECT_FALSE(sim::memory_on(p, 1).fits());
@@ -77,7 +92,7 @@ TEST_F(Capacity, OffloadIsAdvisedWhereTooFewDevicesHoldTheModelWithoutIt) {
   EXPECT_TRUE(sim::memory_on(p, 1).fits());
   p.devices = 64;  // so many hold shards of it
   p.job.offload = {};
-  EXPECT_THAT(sim::fit_advice(p), Not(HasSubstr("--offload")));
+  EXPECT_THAT(advice(p), Not(HasSubstr("offload")));
 }
 
 TEST_F(Capacity, SpeedUpsCountFromTheFewestDevices) {

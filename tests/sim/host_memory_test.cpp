@@ -11,7 +11,6 @@
 namespace tandem::tests {
 namespace {
 
-using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
@@ -45,7 +44,6 @@ TEST_F(HostMemoryOf, ANodeSumsWhatItsDevicesOffload) {
   const Report r = simulate(p);
   EXPECT_FALSE(r.fits);
   EXPECT_EQ(r.samples_per_second, 0);
-  EXPECT_THAT(sim::fit_advice(p), AllOf(HasSubstr("1,055 GiB of the host's 128 GiB"), HasSubstr("advise")));
   const std::string json = reports_to_json({r}, true);
   EXPECT_THAT(json, HasSubstr("\"host_memory_bytes\""));
   const Report back = reports_from_json(Json::parse(json, "report.json")).front();

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "answers/fitting.h"
 #include "base/json.h"
 #include "sim/capacity.h"
 #include "tests/sim/prediction.h"
@@ -485,7 +486,9 @@ std::string predicted(const Setting& s) {
   Request p = prediction_of(graph, system, scheme, s.devices, 8);
   s.change(p);
   const Report report = simulate(p);
-  return told(report) + (report.fits ? "" : "  " + fit_advice(p) + '\n');
+  if (report.fits) return told(report);
+  const auto remedies = sim::remedies(p, report.memory, resolve_scheme("zero:stage=3", {}));
+  return told(report) + "  " + fit_text(p, report.memory, remedies) + '\n';
 }
 
 /// The indented lines below `title`.
