@@ -36,7 +36,7 @@ class EventStores {
   /// Those of the measured job, summed.
   int64_t versions() const;
 
-  /// A worker's gradients have set out for so many shards.
+  /// The worker has sent gradients to `shards` shards.
   void pushed(uint32_t worker, uint32_t shards) { unhandled_[worker] += shards; }
   /// The store has handled the message, late or not. Appends to `released` what passes its gate by that.
   void apply(EventMessage& m, uint32_t store, bool dropped, std::vector<uint32_t>& released);
