@@ -11,7 +11,7 @@
 
 #include "answers/candidates.h"
 #include "answers/question.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 
 namespace tandem::answers {
 

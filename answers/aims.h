@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "answers/values.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 
 namespace tandem::answers {
 

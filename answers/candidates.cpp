@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "schemes/model_cuts.h"
+#include "schemes/step/model_cuts.h"
 
 namespace tandem::answers {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/graph.h"
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "topologies/system.h"
 
 namespace tandem::answers {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "answers/question.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 
 namespace tandem::answers {
 

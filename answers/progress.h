@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Time to train, and the worth of a sample under the scheme, for a target: --target-loss, --epochs, --tokens
-// or --samples. The formulas are schemes/progress.h's; their inputs come from options, from publications on
-// the model (calibration/profiles/progress.json) or from a run. Missing inputs are named.
+// or --samples. The formulas are schemes/learning/progress.h's; their inputs come from options, from
+// publications on the model (calibration/profiles/progress.json) or from a run. Missing inputs are named.
 #include <optional>
 #include <vector>
 
 #include "answers/aims.h"
 #include "models/graph.h"
-#include "schemes/program.h"
-#include "schemes/report.h"
+#include "schemes/program/program.h"
+#include "schemes/report/report.h"
 
 namespace tandem::answers {
 

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "models/adapter.h"
 #include "models/import/hf/config.h"
-#include "schemes/memory_habits.h"
+#include "schemes/setup/memory_habits.h"
 
 namespace tandem::answers {
 

@@ -16,7 +16,7 @@
 #include "base/json_writer.h"
 #include "models/adapter.h"
 #include "models/graph.h"
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "sim/simulate.h"
 #include "topologies/system.h"
 

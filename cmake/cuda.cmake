@@ -17,7 +17,7 @@ add_custom_target(plugins)  # what the launcher builds when it is asked for a GP
 
 # What both sides of the plugin's door must agree on: the headers that cross it, and the compiler.
 set(headers exec/device/backend.h exec/lower/call.h exec/device/cuda/plugin.h base/precision.h base/registry.h models/layers/kernel.h
-  schemes/program.h)
+  schemes/program/program.h)
 set(text "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${PROJECT_VERSION}")
 foreach(header IN LISTS headers)
   file(SHA256 ${CMAKE_SOURCE_DIR}/${header} hash)

@@ -11,7 +11,7 @@
 #include "base/statistics.h"
 #include "exec/comm/ranks.h"
 #include "exec/execute.h"
-#include "schemes/uneven_batches.h"
+#include "schemes/setup/uneven_batches.h"
 
 namespace tandem::exec {
 

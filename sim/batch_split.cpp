@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "schemes/uneven_batches.h"
+#include "schemes/setup/uneven_batches.h"
 #include "sim/bound/placement.h"
 
 namespace tandem::sim {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "schemes/remedy.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
+#include "schemes/setup/remedy.h"
 #include "sim/request.h"
 
 namespace tandem::sim {

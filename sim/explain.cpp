@@ -10,8 +10,8 @@
 #include <set>
 
 #include "base/statistics.h"
-#include "schemes/stage_timeline.h"
-#include "schemes/uneven_batches.h"
+#include "schemes/report/stage_timeline.h"
+#include "schemes/setup/uneven_batches.h"
 #include "sim/bound/placement.h"
 #include "sim/cost/incast_rounds.h"
 #include "sim/intervals.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "sim/simulation.h"
 
 namespace tandem::sim {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a prediction says of memory, its framework's habits and its recipe taken together.
-#include "schemes/memory_habits.h"
+#include "schemes/setup/memory_habits.h"
 #include "sim/request.h"
 
 namespace tandem::sim {

@@ -3,8 +3,8 @@
 // What a training job leaves in the memory of its nodes' hosts.
 #include <vector>
 
-#include "schemes/report.h"
-#include "schemes/scheme.h"
+#include "schemes/report/report.h"
+#include "schemes/setup/scheme.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {

@@ -3,7 +3,7 @@
 // How sure a prediction is: what its errors come from, and the interval that they leave.
 #include <vector>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "sim/cost/costs.h"
 #include "sim/request.h"
 #include "sim/simulation.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "sim/bound/bound_program.h"
 #include "sim/evaluate/trace.h"
 #include "topologies/system.h"

@@ -3,7 +3,7 @@
 // Several networks trained alternately on the same devices and samples: a generator and its discriminator.
 #include <vector>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "sim/request.h"
 
 namespace tandem::sim {

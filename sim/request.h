@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "schemes/job.h"
-#include "schemes/programs.h"
+#include "schemes/setup/job.h"
+#include "schemes/setup/programs.h"
 #include "sim/bound/bound_program.h"
 #include "sim/bound/speeds.h"
 #include "sim/cost/measured_collectives.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "sim/evaluate/trace.h"
 
 namespace tandem::sim {

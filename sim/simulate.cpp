@@ -9,7 +9,7 @@
 #include <map>
 
 #include "base/statistics.h"
-#include "schemes/uneven_batches.h"
+#include "schemes/setup/uneven_batches.h"
 #include "sim/anchor.h"
 #include "sim/batch_split.h"
 #include "sim/bound/placement.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One entry: model, system, scheme and devices in, Report out.
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "sim/bound/bound_program.h"
 #include "sim/request.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "schemes/uneven_batches.h"
+#include "schemes/setup/uneven_batches.h"
 #include "sim/batch_split.h"
 #include "sim/bind/gather.h"
 #include "sim/bind/side_by_side.h"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "sim/bind/bind.h"
 #include "sim/evaluate/trace.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/console/table.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 
 namespace tandem::app {
 

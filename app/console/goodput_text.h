@@ -3,7 +3,7 @@
 // A report's goodput as text.
 #include <string>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 
 namespace tandem::app {
 

@@ -3,7 +3,7 @@
 // The progress of a report as text.
 #include <string>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 
 namespace tandem::app {
 

@@ -8,7 +8,7 @@
 #include "answers/pair.h"
 #include "app/console/table.h"
 #include "models/graph.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 
 namespace tandem::app {
 

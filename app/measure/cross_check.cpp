@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/statistics.h"
 #include "models/adapter.h"
-#include "schemes/uneven_batches.h"
+#include "schemes/setup/uneven_batches.h"
 #include "sim/bound/placement.h"
 #include "sim/simulate.h"
 #include "sim/simulation.h"

@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "base/statistics.h"
-#include "schemes/progress.h"
+#include "schemes/learning/progress.h"
 
 namespace tandem::app {
 

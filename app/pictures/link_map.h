@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "topologies/system.h"
 
 namespace tandem::app {

@@ -3,7 +3,7 @@
 // A pipeline schedule as a Gantt chart: stages down, time across, what is left white idles.
 #include <string>
 
-#include "schemes/pipeline_schedule.h"
+#include "schemes/schedules/pipeline_schedule.h"
 
 namespace tandem::app {
 

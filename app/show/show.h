@@ -4,7 +4,7 @@
 #include <string>
 
 #include "app/console/cli.h"
-#include "schemes/pipeline_schedule.h"
+#include "schemes/schedules/pipeline_schedule.h"
 
 namespace tandem::app {
 

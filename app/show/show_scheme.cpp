@@ -9,8 +9,8 @@
 #include "app/pictures/draw.h"
 #include "app/show/show.h"
 #include "models/graph.h"
-#include "schemes/collectives.h"
-#include "schemes/scheme.h"
+#include "schemes/collectives/collectives.h"
+#include "schemes/setup/scheme.h"
 #include "sim/bound/placement.h"
 
 namespace tandem::app {

@@ -14,7 +14,7 @@
 #include "answers/question.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "topologies/export/exporter.h"
 
 namespace tandem::app {

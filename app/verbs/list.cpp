@@ -8,9 +8,9 @@
 #include "calibration/validate/fitted.h"
 #include "exec/device/backend.h"
 #include "models/graph.h"
-#include "schemes/collectives.h"
-#include "schemes/pipeline_schedule.h"
-#include "schemes/scheme.h"
+#include "schemes/collectives/collectives.h"
+#include "schemes/schedules/pipeline_schedule.h"
+#include "schemes/setup/scheme.h"
 #include "sim/cost/layout.h"
 #include "topologies/system.h"
 

@@ -9,7 +9,7 @@
 #include <iostream>
 #include "base/json_writer.h"
 
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 
 using namespace tandem::schemes;
 

@@ -8,7 +8,7 @@
 
 #include "base/host_load.h"
 #include "base/json.h"
-#include "schemes/loading.h"
+#include "schemes/setup/loading.h"
 #include "sim/cost/machine.h"
 
 namespace tandem::calibration {

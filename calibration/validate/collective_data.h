@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 #include "sim/cost/link_profile.h"
 
 namespace tandem::calibration {

@@ -10,7 +10,7 @@
 
 #include "base/data.h"
 #include "base/text.h"
-#include "schemes/recipe.h"
+#include "schemes/setup/recipe.h"
 #include "sim/cost/kernel_cost.h"
 #include "topologies/system.h"
 

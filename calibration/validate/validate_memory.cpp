@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "calibration/validate/validation_statistics.h"
 #include "models/adapter.h"
-#include "schemes/job.h"
+#include "schemes/setup/job.h"
 #include "sim/memory/memory.h"
 
 namespace tandem::calibration {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/units.h"
-#include "schemes/offload.h"
-#include "schemes/recompute.h"
+#include "schemes/setup/offload.h"
+#include "schemes/setup/recompute.h"
 
 namespace tandem::calibration {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "schemes/recompute.h"
+#include "schemes/setup/recompute.h"
 
 namespace tandem::calibration {
 

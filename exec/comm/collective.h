@@ -9,7 +9,7 @@
 #include "exec/comm/sync.h"
 #include "exec/comm/transport.h"
 #include "exec/device/backend.h"
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::exec {
 

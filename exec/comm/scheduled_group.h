@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "exec/device/backend.h"
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::exec {
 

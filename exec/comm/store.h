@@ -9,7 +9,7 @@
 #include "base/histogram.h"
 #include "exec/comm/sync.h"
 #include "exec/device/backend.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

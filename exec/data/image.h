@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "schemes/loading.h"
+#include "schemes/setup/loading.h"
 
 namespace tandem::exec {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "schemes/loading.h"
+#include "schemes/setup/loading.h"
 
 namespace tandem::exec {
 

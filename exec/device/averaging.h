@@ -6,7 +6,7 @@
 #include <span>
 
 #include "exec/lower/call.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

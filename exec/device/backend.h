@@ -13,7 +13,7 @@
 #include "base/registry.h"
 #include "base/units.h"
 #include "exec/lower/call.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "exec/lower/call.h"
-#include "schemes/compression.h"
+#include "schemes/step/compression.h"
 
 namespace tandem::exec {
 

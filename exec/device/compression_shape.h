@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "exec/lower/call.h"
-#include "schemes/factors.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
+#include "schemes/step/factors.h"
 
 namespace tandem::exec {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exec/lower/execution_graph.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

@@ -4,7 +4,7 @@
 // parts of a bucket are where. Internal to exec.
 #include <cstdint>
 
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

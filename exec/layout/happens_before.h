@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

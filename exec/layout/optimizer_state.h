@@ -8,7 +8,7 @@
 #include "exec/comm/store.h"
 #include "exec/layout/parameter_map.h"
 #include "exec/lower/execution_graph.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

@@ -7,7 +7,7 @@
 #include "exec/comm/store.h"
 #include "exec/layout/packed_layout.h"
 #include "exec/layout/stages.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

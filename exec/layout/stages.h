@@ -12,7 +12,7 @@
 #include "exec/layout/parameter_map.h"
 #include "exec/lower/execution_graph.h"
 #include "exec/request/execution.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

@@ -7,7 +7,7 @@
 
 #include "exec/comm/store.h"
 #include "exec/request/execution.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

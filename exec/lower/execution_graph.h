@@ -32,8 +32,8 @@ class ExecutionGraph {
   /// Of a layer whose block runs forward again before its backward pass; what is recomputed selectively
   /// is part of backward().
   const std::vector<Call>& recompute(uint32_t layer) const;
-  /// In the order of the flat vector, which is that of the buckets of schemes/training.h: last layer first,
-  /// a layer's last tensor first.
+  /// In the order of the flat vector, which is that of the buckets of schemes/step/training.h: last layer
+  /// first, a layer's last tensor first.
   const std::vector<LearnedTensor>& learned() const;
   int64_t parameters() const;  ///< elements of the flat vector
   /// Weights that stay as they are, in the same order in a separate flat vector and separate

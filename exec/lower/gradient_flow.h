@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/graph.h"
-#include "schemes/recompute.h"
+#include "schemes/setup/recompute.h"
 
 namespace tandem::exec {
 

@@ -2,7 +2,7 @@
 #include "exec/request/execution.h"
 
 #include "base/random.h"
-#include "schemes/uneven_batches.h"
+#include "schemes/setup/uneven_batches.h"
 
 namespace tandem::exec {
 

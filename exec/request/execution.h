@@ -19,9 +19,9 @@
 #include "exec/request/checkpoint.h"
 #include "exec/request/loss_target.h"
 #include "exec/request/noise_scale.h"
-#include "schemes/job.h"
-#include "schemes/program.h"
-#include "schemes/report.h"
+#include "schemes/program/program.h"
+#include "schemes/report/report.h"
+#include "schemes/setup/job.h"
 
 namespace tandem::exec {
 

@@ -6,7 +6,7 @@
 #include "exec/results/time_shares.h"
 #include "exec/run/copy_route.h"
 #include "exec/workers/memory.h"
-#include "schemes/uneven_batches.h"
+#include "schemes/setup/uneven_batches.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include "exec/comm/ranks.h"
 #include "exec/layout/half_gradients.h"
 #include "exec/layout/memory.h"
-#include "schemes/uneven_batches.h"
+#include "schemes/setup/uneven_batches.h"
 
 namespace tandem::exec {
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "exec/layout/memory.h"
-#include "schemes/lane_order.h"
+#include "schemes/program/lane_order.h"
 
 namespace tandem::exec {
 

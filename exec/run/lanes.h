@@ -14,7 +14,7 @@
 
 #include "exec/comm/sync.h"
 #include "exec/run/run.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

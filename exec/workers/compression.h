@@ -5,7 +5,7 @@
 
 #include "exec/workers/handler.h"
 #include "exec/workers/pass_plan.h"
-#include "schemes/compression.h"
+#include "schemes/step/compression.h"
 
 namespace tandem::exec {
 

@@ -9,7 +9,7 @@
 #include "exec/workers/offload.h"
 #include "exec/workers/passes.h"
 #include "exec/workers/stage_messages.h"
-#include "schemes/compression.h"
+#include "schemes/step/compression.h"
 
 namespace tandem::exec {
 

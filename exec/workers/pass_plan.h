@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "exec/layout/stages.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec {
 

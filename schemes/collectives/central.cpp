@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everyone sends to one place and gets the result back from it: one rank's (or the host's) links carry p - 1
 // buffers each way. What simple parameter servers and early multi-GPU code do.
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::schemes {
 

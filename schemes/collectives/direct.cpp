@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every pair at once, each with its own block: one step per phase and the ring's bytes, where the links join
 // all pairs (NVSwitch, full crossbars). The only all-to-all.
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::schemes {
 

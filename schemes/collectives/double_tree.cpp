@@ -3,7 +3,7 @@
 // Speck, Traeff 2009; NCCL since 2.4): pipelined, every rank sends about 2 buffers, latency logarithmic.
 #include <algorithm>
 
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::schemes {
 

@@ -4,7 +4,7 @@
 // to a neighbour and get the result back (2 more steps of whole buffers).
 #include <bit>
 
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::schemes {
 

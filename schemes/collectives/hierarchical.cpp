@@ -2,7 +2,7 @@
 // Three stages for nodes of `local` ranks: ring reduce-scatter within the node, ring all-reduce of each share
 // between the nodes (all ranks of a node use the network at once), ring all-gather within the node. Only
 // 2(nodes-1)/nodes of a buffer leaves a node in all, as with one rank per node.
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::schemes {
 

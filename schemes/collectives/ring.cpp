@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Patarasu and Yuan 2009: every rank sends to its right neighbour only. Bandwidth-optimal for all-reduce
 // (each rank sends 2(p-1)/p of the buffer), latency linear in p. Broadcast and reduce are a pipelined chain.
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::schemes {
 

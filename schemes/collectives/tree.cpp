@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binomial tree: log2(p) steps up (sums) and down (copies), whole buffers, no pipelining. Pairs are nearest
 // first, as Caffe pairs GPUs and MPI libraries do for short messages.
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::schemes {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Huang et al. 2019: all forward passes, then all backward passes. Bubble (p-1)/(m+p-1); every stage holds
 // all m micro-batches.
-#include "schemes/pipeline_schedule.h"
+#include "schemes/schedules/pipeline_schedule.h"
 
 namespace tandem::schemes {
 

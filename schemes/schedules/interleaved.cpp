@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "schemes/pipeline_schedule.h"
+#include "schemes/schedules/pipeline_schedule.h"
 
 namespace tandem::schemes {
 

@@ -4,7 +4,7 @@
 // bubble; stage s of p holds at most p - s micro-batches.
 #include <algorithm>
 
-#include "schemes/pipeline_schedule.h"
+#include "schemes/schedules/pipeline_schedule.h"
 
 namespace tandem::schemes {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "schemes/pipeline_schedule.h"
+#include "schemes/schedules/pipeline_schedule.h"
 
 namespace tandem::schemes {
 

@@ -5,7 +5,7 @@
 // all three passes take equally long: (p-1)(F + B - W).
 #include <algorithm>
 
-#include "schemes/pipeline_schedule.h"
+#include "schemes/schedules/pipeline_schedule.h"
 
 namespace tandem::schemes {
 

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "schemes/bucket_order.h"
-#include "schemes/bucket_sum.h"
-#include "schemes/collectives.h"
-#include "schemes/training.h"
+#include "schemes/collectives/collectives.h"
+#include "schemes/step/bucket_order.h"
+#include "schemes/step/bucket_sum.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -4,7 +4,7 @@
 // Training for Language Modeling", algorithm 3 with c = 0: momentum is applied once per round of all workers'
 // movements, since applied to each stale one it slows learning down). A worker is a device, or a node whose
 // devices sum their gradients.
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

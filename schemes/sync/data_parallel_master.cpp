@@ -5,7 +5,7 @@
 // anyway, so they are given the same op.
 #include <fmt/format.h>
 
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -2,7 +2,7 @@
 // Data parallel with gradients that are `delay` iterations old when they are applied, so that their sum is
 // made under the passes of the next ones (Li et al. 2018, "Pipe-SGD", with delay = K - 1; Rigazzi 2019,
 // "DC-S3GD", with delay = 1 and without its compensation).
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -2,7 +2,7 @@
 // Workers explore by themselves, tied to a common centre by an elastic force (Zhang, Choromanska and LeCun
 // 2015, "Deep learning with Elastic Averaging SGD"): by all-reduce (equations 5 and 6), or each by itself
 // with a server that holds the centre (algorithm 1).
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers average their parameters with one other at a time, whatever that one is at (Lian et al. 2018,
 // "Asynchronous Decentralized Parallel Stochastic Gradient Descent", algorithm 1: AD-PSGD).
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -3,7 +3,7 @@
 // "Don't Use Large Mini-Batches, Use Local SGD", section 5: hierarchical local SGD).
 #include <fmt/format.h>
 
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -3,7 +3,7 @@
 // Lock-Free Approach to Parallelizing Stochastic Gradient Descent", algorithm 1).
 #include <fmt/format.h>
 
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -9,11 +9,11 @@
 // are replicated over it.
 #include <fmt/format.h>
 
-#include "schemes/compression.h"
-#include "schemes/grid_options.h"
-#include "schemes/pipeline_schedule.h"
-#include "schemes/split_program.h"
-#include "schemes/training.h"
+#include "schemes/schedules/pipeline_schedule.h"
+#include "schemes/step/compression.h"
+#include "schemes/step/grid_options.h"
+#include "schemes/step/split_program.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

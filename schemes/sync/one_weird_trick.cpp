@@ -7,8 +7,8 @@
 // features that each has a part of; backward scatters the sums of their gradients. The loss of classes in
 // parts is judged as Megatron-LM does, from three numbers of each row and device. What is equal on all
 // devices is summed as its gradients are made.
-#include "schemes/split_program.h"
-#include "schemes/training.h"
+#include "schemes/step/split_program.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "schemes/collectives.h"
-#include "schemes/compression.h"
-#include "schemes/outer_step.h"
-#include "schemes/training.h"
+#include "schemes/collectives/collectives.h"
+#include "schemes/step/compression.h"
+#include "schemes/step/outer_step.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -2,8 +2,8 @@
 // Local training with periodic averaging of the parameters. Two names, one Program: "parameter-averaging" as
 // Spark-style systems do it (through a master, each few iterations), "local-sgd" by all-reduce. Either may
 // average in the hosts' memory instead.
-#include "schemes/outer_step.h"
-#include "schemes/training.h"
+#include "schemes/step/outer_step.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

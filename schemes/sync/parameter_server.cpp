@@ -7,9 +7,9 @@
 #include <functional>
 #include <utility>
 
-#include "schemes/bucket_order.h"
-#include "schemes/compression.h"
-#include "schemes/training.h"
+#include "schemes/step/bucket_order.h"
+#include "schemes/step/compression.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

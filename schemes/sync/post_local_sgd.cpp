@@ -2,7 +2,7 @@
 // Gradients are all-reduced up to an iteration, from which on workers train alone and average their
 // parameters every few iterations (Lin et al. 2020, "Don't Use Large Mini-Batches, Use Local SGD", section 3:
 // post-local SGD).
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -7,7 +7,7 @@
 // each, as DeepSpeed (runtime/zero/stage_1_and_2.py: gradients that are partitioned are reduced before the
 // boundary of accumulation too) and FSDP outside no_sync() do. With shards within nodes each micro-batch is
 // summed there, and the sums of all of them between nodes once (Zhang et al., MiCS, VLDB 2022, section 3.4).
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 
 namespace tandem::schemes {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "sim/bound/bound_program.h"
 
 namespace tandem::sim {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::sim {
 

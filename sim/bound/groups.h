@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::sim {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "schemes/program.h"
-#include "schemes/scheme.h"
+#include "schemes/program/program.h"
+#include "schemes/setup/scheme.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {

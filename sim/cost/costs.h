@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "schemes/job.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
+#include "schemes/setup/job.h"
 #include "sim/bound/bound_program.h"
 #include "sim/bound/speeds.h"
 #include "sim/cost/incast_rounds.h"

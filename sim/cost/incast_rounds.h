@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "sim/cost/incast.h"
 #include "topologies/system.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What decoding takes where no machine was measured.
-#include "schemes/job.h"
+#include "schemes/setup/job.h"
 
 namespace tandem::sim {
 

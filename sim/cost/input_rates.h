@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/json.h"
-#include "schemes/loading.h"
+#include "schemes/setup/loading.h"
 
 namespace tandem::sim {
 

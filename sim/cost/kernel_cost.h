@@ -20,15 +20,15 @@
 // features or channels are no multiple of 8 reach `odd` of the rate. Where a recipe says that cuDNN copies
 // the operands of convolutions (Recipe::copied_convolution), those of 2 bytes are read and written once more,
 // as elementwise kernels do, but not for convolutions in groups. `floor` is the roofline at efficiency 1.
-// What the host takes to issue kernels is none of the chip's costs: schemes/recipe.h. A recipe's factors
-// multiply the efficiency of convolutions and divide the bytes of normalisation, pooling and elementwise
-// kernels.
+// What the host takes to issue kernels is none of the chip's costs: schemes/setup/recipe.h. A recipe's
+// factors multiply the efficiency of convolutions and divide the bytes of normalisation, pooling and
+// elementwise kernels.
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "models/layers/kernel.h"
-#include "schemes/recipe.h"
+#include "schemes/setup/recipe.h"
 #include "topologies/devices/device.h"
 
 namespace tandem::sim {

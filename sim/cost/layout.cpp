@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::sim {
 namespace {

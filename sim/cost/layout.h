@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/registry.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_profile.h"
 #include "topologies/system.h"
@@ -38,7 +38,7 @@ class LayoutInput {
 };
 
 /// An algorithm as libraries have it built in: over packed rings, whole nodes or switches, where a schedule
-/// (schemes/collectives.h) moves blocks between single ranks.
+/// (schemes/collectives/collectives.h) moves blocks between single ranks.
 struct Layout {
   std::string_view name, summary;
   bool (*can)(const LayoutInput&);

@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "schemes/program.h"
-#include "schemes/scheme.h"
+#include "schemes/program/program.h"
+#include "schemes/setup/scheme.h"
 #include "sim/bound/bound_program.h"
 #include "sim/bound/speeds.h"
 #include "topologies/system.h"
@@ -90,7 +90,7 @@ class LinkCost {
   /// again: Choice::overlap counts once for all iterations.
   double reported(double seconds, const Choice& choice, const Harness& harness) const;
 
-  /// Samples on their way to accelerator `to` (schemes/loading.h), one stage of input each.
+  /// Samples on their way to accelerator `to` (schemes/setup/loading.h), one stage of input each.
   struct Read {
     double samples = 0, bytes = 0;  ///< bytes of a sample
     bool files = false;             ///< a file each: opened, then read from its beginning

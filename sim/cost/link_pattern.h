@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 #include "sim/bound/bound_program.h"
 #include "sim/cost/link_profile.h"
 #include "topologies/system.h"

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 
 namespace tandem::sim {
 

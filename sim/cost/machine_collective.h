@@ -2,7 +2,7 @@
 #pragma once
 // What a collective takes on a measured machine: the steps that the executor runs (executed_algorithm), each
 // priced by what it moves.
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 #include "sim/cost/machine.h"
 
 namespace tandem::sim {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "models/optimizer.h"
-#include "schemes/lane_order.h"
+#include "schemes/program/lane_order.h"
 #include "sim/cost/machine_collective.h"
 
 namespace tandem::sim {

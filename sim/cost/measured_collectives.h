@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 #include "sim/cost/link_profile.h"
 
 namespace tandem::sim {

@@ -10,7 +10,7 @@
 //
 // Who waits for memory waits longer where both together ask for more than there is: both in proportion.
 // On processors a collective takes cores instead: beside_on_processor().
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 #include "sim/bound/bound_program.h"
 #include "sim/cost/link_profile.h"
 #include "topologies/devices/device.h"

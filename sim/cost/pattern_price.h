@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "sim/bound/bound_program.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_profile.h"

@@ -22,7 +22,7 @@ class LinkTraffic {
   /// Whether the payload's rate depends on others.
   static bool shares(const Transfer& t) { return !t.uses.empty() && t.bytes != 0; }
   bool in_turn() const { return queues_.has_value(); }
-  /// When a payload that sets out now has left, where links serve in turn.
+  /// Where links serve payloads one after another: when one that starts now has left.
   int64_t leaves(const Transfer& t, double factor) {
     return queues_->pass(events_.now(), t.uses, t.cap, t.bytes * factor);
   }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/histogram.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "sim/bound/bound_program.h"
 
 namespace tandem::sim {

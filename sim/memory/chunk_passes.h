@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "models/slice.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::sim {
 

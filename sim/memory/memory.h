@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What one device must hold.
-#include "schemes/memory_habits.h"
-#include "schemes/report.h"
-#include "schemes/scheme.h"
+#include "schemes/report/report.h"
+#include "schemes/setup/memory_habits.h"
+#include "schemes/setup/scheme.h"
 #include "topologies/devices/device.h"
 
 namespace tandem::sim {

@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
-#include "schemes/memory_habits.h"
-#include "schemes/scheme.h"
+#include "schemes/setup/memory_habits.h"
+#include "schemes/setup/scheme.h"
 #include "sim/memory/caching_allocator.h"
 #include "sim/memory/chunk_passes.h"
 #include "sim/memory/memory_tensors.h"

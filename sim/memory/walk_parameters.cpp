@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "schemes/compression.h"
+#include "schemes/step/compression.h"
 #include "sim/memory/memory_walk.h"
 
 namespace tandem::sim {
@@ -41,9 +41,9 @@ void Walk::take_state() {
   for (int batch = 0; batch < 2; ++batch) t_.make(input);
   buffer_bytes_ = statistics * 4 + 2 * input;
   buckets_ = in_.habits.buckets && replicas(*in_.program) > 1;
-  const int64_t bucket = buckets_                                           ? times(all, parameter_size())
+  const int64_t bucket = buckets_ ? times(all, parameter_size())
                          : compressed_words(*in_.program, in_.role, *work_.graph) > 0 ? 0
-                                                                            : largest_message();
+                                                                                      : largest_message();
   t_.make(bucket);
   buffer_bytes_ += bucket;
   take_averaging();

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 #include "sim/bound/bound_program.h"
 
 namespace tandem::sim {

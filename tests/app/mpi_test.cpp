@@ -6,7 +6,7 @@
 #include "app/console/child.h"
 #include "base/json.h"
 #include "exec/execute.h"
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 #include "tests/app/tool.h"
 
 namespace tandem::tests {

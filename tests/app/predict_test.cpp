@@ -11,7 +11,7 @@
 #include "app/console/table.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "tests/app/tool.h"
 #include "topologies/system.h"
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 
 namespace tandem::tests {
 namespace {

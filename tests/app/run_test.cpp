@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/json.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "tests/app/tool.h"
 
 namespace tandem::tests {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "calibration/fit/estimates.h"
-#include "schemes/recipe.h"
+#include "schemes/setup/recipe.h"
 #include "sim/cost/kernel_cost.h"
 #include "tests/calibration/made_up_machine.h"
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "schemes/lane_order.h"
+#include "schemes/program/lane_order.h"
 #include "tests/calibration/made_up_machine.h"
 
 namespace tandem::tests {

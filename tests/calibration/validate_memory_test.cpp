@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 
 namespace tandem::tests {
 namespace {

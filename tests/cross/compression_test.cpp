@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "exec/execute.h"
-#include "schemes/compression.h"
+#include "schemes/step/compression.h"
 #include "tests/cross/settings.h"
 
 namespace tandem::tests {

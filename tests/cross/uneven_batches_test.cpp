@@ -10,7 +10,7 @@
 
 #include "exec/batch_speeds.h"
 #include "exec/execute.h"
-#include "schemes/uneven_batches.h"
+#include "schemes/setup/uneven_batches.h"
 #include "tests/cross/settings.h"
 
 namespace tandem::tests {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/options.h"
 
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "tests/fuzz/target.h"
 
 namespace tandem::tests::fuzz {

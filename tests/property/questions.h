@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "models/graph.h"
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 #include "sim/simulate.h"
 #include "topologies/system.h"
 

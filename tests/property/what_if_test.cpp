@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "models/graph.h"
 #include "models/optimizer.h"
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "tests/sim/prediction.h"
 #include "topologies/system.h"
 

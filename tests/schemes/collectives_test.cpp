@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs every schedule on integers: the result must be exact on every rank, the bytes the textbook's.
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 #include "exec/execute.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schemes/deps.h"
+#include "schemes/program/deps.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/adapter.h"
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 
 namespace tandem::schemes {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "models/import/hf/config.h"
-#include "schemes/builder.h"
-#include "schemes/scheme.h"
+#include "schemes/program/builder.h"
+#include "schemes/setup/scheme.h"
 
 namespace tandem::tests {
 

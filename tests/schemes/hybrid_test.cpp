@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "schemes/model_cuts.h"
-#include "schemes/pipeline_schedule.h"
+#include "schemes/schedules/pipeline_schedule.h"
+#include "schemes/step/model_cuts.h"
 #include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which schemes leave a worker's lanes nothing to do at the same time.
-#include "schemes/lane_order.h"
+#include "schemes/program/lane_order.h"
 
 #include <gtest/gtest.h>
 
-#include "schemes/job.h"
+#include "schemes/setup/job.h"
 #include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {

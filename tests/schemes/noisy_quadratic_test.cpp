@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schemes/noisy_quadratic.h"
+#include "schemes/learning/noisy_quadratic.h"
 
 #include <gtest/gtest.h>
 

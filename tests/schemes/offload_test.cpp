@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schemes/offload.h"
+#include "schemes/setup/offload.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "schemes/job.h"
+#include "schemes/setup/job.h"
 
 namespace tandem::tests {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "schemes/op_list.h"
+#include "schemes/program/op_list.h"
 
 namespace tandem::tests {
 namespace {

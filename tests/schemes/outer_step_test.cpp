@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers of several devices that train apart and average now and then.
-#include "schemes/outer_step.h"
+#include "schemes/step/outer_step.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "schemes/compression.h"
+#include "schemes/step/compression.h"
 #include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {

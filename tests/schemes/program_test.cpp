@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 #include <gtest/gtest.h>
 
@@ -68,8 +68,9 @@ TEST(Program, PrintParsePrintIsTheIdentity) {
 
 TEST(Program, AveragingAndItsTurnsArePrinted) {
   for (const char* text :
-       {"diloco:outer-rate=0.123456789", "elastic-averaging:mode=async", "async-diloco", "gossip", "post-local-sgd:after=7",
-        "delayed-allreduce:delay=2", "parameter-server:mode=async,rate=delay-adaptive",
+       {"diloco:outer-rate=0.123456789", "elastic-averaging:mode=async", "async-diloco", "gossip",
+        "post-local-sgd:after=7", "delayed-allreduce:delay=2",
+        "parameter-server:mode=async,rate=delay-adaptive",
         "parameter-server:server=gpu,placement=largest-first,bucket=0B,pull=separate",
         "allreduce:compression=topk,density=0.125", "allreduce:compression=powersgd,error-feedback=off"}) {
     const Program p = compile(text, small_mlp(), {4, 2, 2});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schemes/progress.h"
+#include "schemes/learning/progress.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes: what a framework makes of kernels.
-#include "schemes/recipe.h"
+#include "schemes/setup/recipe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "models/graph.h"
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 
 namespace tandem::tests {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schemes/recompute.h"
+#include "schemes/setup/recompute.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 
 namespace tandem::tests {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schemes/report.h"
+#include "schemes/report/report.h"
 
 #include <gtest/gtest.h>
 

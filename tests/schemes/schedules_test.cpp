@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipeline schedules on integers, for all small pipelines, against the formulas of their papers.
-#include "schemes/pipeline_schedule.h"
+#include "schemes/schedules/pipeline_schedule.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

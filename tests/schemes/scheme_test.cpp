@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timeline of models split over stages: a pass is one entry, and no stage is left out while it fits.
-#include "schemes/stage_timeline.h"
+#include "schemes/report/stage_timeline.h"
 
 #include <gtest/gtest.h>
 

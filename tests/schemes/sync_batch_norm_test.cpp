@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "base/data.h"
-#include "schemes/job.h"
+#include "schemes/setup/job.h"
 #include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <map>
 
-#include "schemes/training.h"
+#include "schemes/step/training.h"
 #include "tests/schemes/fixtures.h"
 
 namespace tandem::tests {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "schemes/builder.h"
+#include "schemes/program/builder.h"
 #include "tests/sim/prediction.h"
 
 namespace tandem::tests {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "tests/sim/prediction.h"
 
 namespace tandem::tests {

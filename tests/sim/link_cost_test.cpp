@@ -11,7 +11,7 @@
 #include <map>
 #include <set>
 
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_profile.h"
 #include "sim/cost/network_software.h"

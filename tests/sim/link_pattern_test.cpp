@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "schemes/collectives.h"
+#include "schemes/collectives/collectives.h"
 #include "sim/cost/layout.h"
 #include "sim/cost/libraries.h"
 #include "sim/cost/link_cost.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "models/optimizer.h"
-#include "schemes/uneven_batches.h"
+#include "schemes/setup/uneven_batches.h"
 #include "sim/batch_split.h"
 #include "sim/bound/placement.h"
 #include "sim/evaluate/evaluate.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "sim/cost/link_cost.h"
 #include "sim/simulate.h"
 #include "tests/sim/prediction.h"

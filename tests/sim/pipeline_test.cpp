@@ -3,7 +3,7 @@
 // agree, and devices hold what the schedule has in flight.
 #include <gtest/gtest.h>
 
-#include "schemes/pipeline_schedule.h"
+#include "schemes/schedules/pipeline_schedule.h"
 #include "sim/evaluate/evaluate.h"
 #include "sim/evaluate/events.h"
 #include "sim/evaluate/fold.h"

@@ -5,7 +5,7 @@
 
 #include "models/graph.h"
 #include "models/optimizer.h"
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "sim/evaluate/evaluate.h"
 #include "tests/sim/prediction.h"
 

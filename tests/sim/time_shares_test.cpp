@@ -8,7 +8,7 @@
 
 #include "models/graph.h"
 #include "models/optimizer.h"
-#include "schemes/scheme.h"
+#include "schemes/setup/scheme.h"
 #include "tests/sim/prediction.h"
 #include "tests/sim/workloads.h"
 

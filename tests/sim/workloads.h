@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "schemes/builder.h"
+#include "schemes/program/builder.h"
 #include "sim/bound/bound_program.h"
 #include "sim/evaluate/evaluate.h"
 #include "tests/sim/flow_workloads.h"

@@ -6,7 +6,7 @@
 #include "exec/device/cuda/storage.h"
 #include "exec/device/cuda/tensors.h"
 #include "models/optimizer.h"
-#include "schemes/program.h"
+#include "schemes/program/program.h"
 
 namespace tandem::exec::cuda {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients on their way in another form (schemes/compression.h). int8 and topk are the CPU's to the bit, but
-// for which NaN a NaN is.
+// Gradients on their way in another form (schemes/step/compression.h). int8 and topk are the CPU's to the
+// bit, but for which NaN a NaN is.
 #include "exec/device/compression_shape.h"
 #include "exec/device/cuda/powersgd.h"
 #include "exec/device/cuda/storage.h"

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schemes/step/stage_sums.h"
+
+namespace tandem::schemes {
+
+std::vector<BucketSum> stage_sums(const SumRule& rule, const Graph& graph, const Builder& builder,
+                                  const std::vector<StageBucket>& buckets) {
+  std::vector<BucketSum> out;
+  for (const StageBucket& b : buckets)
+    out.emplace_back(rule, graph, builder, SummedBucket{b.key, b.name, b.layers, b.elements, {}});
+  return out;
+}
+
+void sum_reached(RoleBuilder& role, const std::vector<StageBucket>& buckets,
+                 const std::vector<BucketSum>& sums, const Emission& pass, std::vector<OpId>& reduced) {
+  const auto latest = static_cast<int32_t>(pass.ops.size()) - 1;
+  std::size_t reached = 0;
+  const OpId made = pass.ops.back();
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    if (buckets[i].chunk != pass.slot.chunk || pass.passage->reached[reached++] != latest) continue;
+    reduced[i] = sums[i].begin(role, sums[i].pack(role, made));
+  }
+}
+
+void finish_sums(RoleBuilder& role, const std::vector<BucketSum>& sums, std::vector<OpId>& reduced) {
+  for (std::size_t i = 0; i < sums.size(); ++i) reduced[i] = sums[i].finish(role, reduced[i]);
+  for (std::size_t i = 0; i < sums.size(); ++i) reduced[i] = sums[i].unpack(role, reduced[i]);
+}
+
+}  // namespace tandem::schemes

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Compressed sums of a stage's gradients, under its last backward passes.
+#include <vector>
+
+#include "schemes/step/bucket_sum.h"
+#include "schemes/step/stage.h"
+
+namespace tandem::schemes {
+
+/// One for each bucket. `graph`: what a device of the stage holds.
+std::vector<BucketSum> stage_sums(const SumRule& rule, const Graph& graph, const Builder& builder,
+                                  const std::vector<StageBucket>& buckets);
+/// Right after the latest op of a backward pass: compresses the gradients that it has completed, and begins
+/// their sums, which `reduced` [bucket] gets.
+void sum_reached(RoleBuilder& role, const std::vector<StageBucket>& buckets,
+                 const std::vector<BucketSum>& sums, const Emission& pass, std::vector<OpId>& reduced);
+/// Before the updates: ends all sums and makes gradients of them; `reduced` becomes what these are there
+/// with.
+void finish_sums(RoleBuilder& role, const std::vector<BucketSum>& sums, std::vector<OpId>& reduced);
+
+}  // namespace tandem::schemes
