@@ -19,7 +19,7 @@ namespace {
 
 /// Repeated published runs spread by one to two per cent (PyTorch DDP percentiles on DGX-1V, HKBU
 /// deviations).
-constexpr double kSpread = 0.01;
+constexpr double kRunSpread = 0.01;
 // Relative standard errors of the 90 % intervals, chosen so that VALIDATION.md's rows are covered about as
 // often as stated: of an exposed time of input or a server, of compute once one rate was measured on the same
 // machine, and of anything that only several devices show (a framework's overheads, layout of the board).
@@ -154,7 +154,7 @@ std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const 
   std::set<std::string> architectures;
   for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, r.devices)))
     architectures.insert(p.system->device(sort.first).architecture);
-  std::vector<ErrorSource> out = {{std::string(kRunToRun), kSpread}};
+  std::vector<ErrorSource> out = {{std::string(kRunToRun), kRunSpread}};
   const std::string kernels =
       p.anchor ? fmt::format("anchor of {:.6g} samples/s", p.anchor->rate)
                : fmt::format("kernels of {} on {} in {} by {}", p.job.graph->name(),

@@ -64,7 +64,7 @@ std::string vertex_of(const std::string& end, const std::string& node, const Dra
 }
 
 /// Of all links at one place of the drawing, or of one kind.
-struct Use {
+struct UseOfEnds {
   int64_t links = 0;
   double sum = 0, most = 0;  ///< of the shares of time that they were busy
   void add(const LinkGroup& g) {
@@ -75,12 +75,12 @@ struct Use {
 };
 
 /// By the ends of what is drawn; links between switches of the network are from "network" to "network".
-std::map<Ends, Use> use_of(const Report& report, const Drawing& d) {
+std::map<Ends, UseOfEnds> use_of(const Report& report, const Drawing& d) {
   std::vector<LinkGroup> groups = report.link_groups;
   if (groups.empty()) {
     for (const LinkUse& l : report.links) groups.push_back({l.name, 1, l.busy, l.busy, l.bytes});
   }
-  std::map<Ends, Use> out;
+  std::map<Ends, UseOfEnds> out;
   for (const LinkGroup& g : groups) {
     const auto arrow = g.name.find('>');
     if (arrow == std::string::npos) continue;  // storage, decoding cores
@@ -102,8 +102,8 @@ const Drawing::Cable* cable_between(const Drawing& d, const Ends& ends) {
 
 /// "nvlink: 512 links, mean 3.2 %, most 5.0 %", by kind, the busiest first. Throws where a link is none
 /// of the system's.
-std::string use_by_kind(const std::map<Ends, Use>& use, const Drawing& d, const System& system) {
-  std::map<std::string, Use> kinds;
+std::string use_by_kind(const std::map<Ends, UseOfEnds>& use, const Drawing& d, const System& system) {
+  std::map<std::string, UseOfEnds> kinds;
   for (const auto& [ends, u] : use) {
     const Drawing::Cable* cable = cable_between(d, ends);
     if (cable == nullptr && ends.first != ends.second)
@@ -111,12 +111,12 @@ std::string use_by_kind(const std::map<Ends, Use>& use, const Drawing& d, const 
           fmt::format("the report's link {}>{} is not one of {}: name the machine that it was made for "
                       "with --system",
                       ends.first, ends.second, system.name()));
-    Use& kind = kinds[cable == nullptr ? "network" : cable->kind];
+    UseOfEnds& kind = kinds[cable == nullptr ? "network" : cable->kind];
     kind.links += u.links;
     kind.sum += u.sum;
     kind.most = std::max(kind.most, u.most);
   }
-  std::vector<std::pair<std::string, Use>> sorted(kinds.begin(), kinds.end());
+  std::vector<std::pair<std::string, UseOfEnds>> sorted(kinds.begin(), kinds.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second.most > b.second.most; });
   std::string out;
@@ -144,17 +144,17 @@ struct Picture {
   std::vector<Area> taken;  ///< by boxes and labels
 };
 
-double busy_of(const std::map<Ends, Use>& use, const Ends& ends) {
+double busy_of(const std::map<Ends, UseOfEnds>& use, const Ends& ends) {
   const auto at = use.find(ends);
   return at == use.end() ? 0.0 : at->second.most;
 }
 
-double busier_of(const std::map<Ends, Use>& use, const Drawing::Cable& c) {
+double busier_of(const std::map<Ends, UseOfEnds>& use, const Drawing::Cable& c) {
   return std::max(busy_of(use, {c.from, c.to}), busy_of(use, {c.to, c.from}));
 }
 
 /// The directions of a cable as lanes; a half-duplex one has one.
-void add_lanes(const Drawing::Cable& c, const std::map<Ends, Use>& use, Picture& out) {
+void add_lanes(const Drawing::Cable& c, const std::map<Ends, UseOfEnds>& use, Picture& out) {
   for (const bool back : {false, true}) {
     if (c.half_duplex && back) break;
     const double busy =
@@ -185,7 +185,7 @@ void add_label(const Drawing::Cable& c, double busy, Picture& out) {
   }
 }
 
-Picture picture_of(const Drawing& d, const std::map<Ends, Use>& use) {
+Picture picture_of(const Drawing& d, const std::map<Ends, UseOfEnds>& use) {
   Picture out;
   for (const Drawing::Vertex& v : d.vertices) out.taken.push_back({v.at, v.half_width, kBoxHalfHeight});
   std::vector<std::pair<double, const Drawing::Cable*>> busiest;

@@ -177,13 +177,13 @@ struct Box {
   double length() const { return end - start; }
 };
 
-struct Row {
+struct ChartRow {
   int index = 0;
   std::vector<Box> boxes;  ///< by their start
 };
 
 struct Chart {
-  std::map<RowKey, Row> rows;
+  std::map<RowKey, ChartRow> rows;
   Cells boxes, thin, names, marks;
   std::vector<std::string> row_names;  ///< by index; "" between panels
   std::set<std::size_t> works;
@@ -281,7 +281,7 @@ std::string micro_batch_of(const std::string& label) {
   return rest.substr(0, std::min(rest.find(','), rest.size()));
 }
 
-void add_boxes(Chart& chart, const Row& row) {
+void add_boxes(Chart& chart, const ChartRow& row) {
   const std::string index = std::to_string(row.index);
   const std::vector<Box> boxes = merged(row.boxes, chart);
   for (std::size_t i = 0; i < boxes.size(); ++i) {

@@ -47,12 +47,12 @@ std::string text(const CheckResult& result, const std::string& format, double to
                      100 * s.most, intervals_text(s), failed.empty() ? "" : failed + "\n");
 }
 
-struct Runs {
+struct CaseRuns {
   std::vector<std::vector<Report>> executed;  ///< [case]
   std::exception_ptr failed;                  ///< what ended it early; earlier results are kept
 };
 
-void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, const Tell& tell, Runs& out) {
+void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, const Tell& tell, CaseRuns& out) {
   out.executed.resize(cases.size());
   try {
     for (std::size_t i = 0; i < cases.size() && !interrupted; ++i) {
@@ -70,7 +70,7 @@ void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, cons
 }
 
 /// Alternately, since the speed of a shared machine drifts within minutes.
-CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precision precision, Runs& runs) {
+CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precision precision, CaseRuns& runs) {
   Progress progress(a);
   const bool quick = a.has("quick"), given = a.has("profile");
   const int64_t repetitions = a.integer("repetitions", usual_repetitions(backend, quick), 1, 1000);
@@ -123,7 +123,7 @@ int check(const Arguments& a) {
   const double tolerance = a.real("tolerance", 0.25, 0, 100);
   if (const std::string busy = busy_before(load_now()); !busy.empty()) note(a, busy);
   catch_interrupts();
-  Runs runs;
+  CaseRuns runs;
   const HostUsage before = host_usage();
   CheckResult result = measure_and_run(a, backend, precision, runs);
   result.load = load_between(before, host_usage());

@@ -22,7 +22,7 @@ namespace tandem::app {
 namespace {
 
 constexpr const char* kTimeline = "chrome-trace";
-constexpr std::string_view kWorker = "worker";
+constexpr std::string_view kWorkerRole = "worker";
 
 /// How a lane appears in a trace of PyTorch's profiler, whose names Holistic Trace Analysis goes by
 /// (hta/utils/utils.py): "ncclKernel" is communication, "Memcpy" a copy; a stream means a GPU.
@@ -36,7 +36,7 @@ constexpr LaneStyle kLanes[] = {{"compute", "kernel", "", 7},
                                 {"offload", "gpu_memcpy", "Memcpy ", 22},
                                 {"reload", "gpu_memcpy", "Memcpy ", 23},
                                 {"host", "cpu_op", "", -1}};
-constexpr int kIterations = 99;  ///< thread of the annotations that tell iterations apart
+constexpr int kIterationsThread = 99;  ///< thread of the annotations that tell iterations apart
 
 /// A lane that is none of them is the host's.
 const LaneStyle& style_of(const std::string& lane) {
@@ -72,10 +72,10 @@ class ProcessEvents {
   /// "iteration 3" over all that belongs to it. Not "ProfilerStep#3": where Holistic Trace Analysis finds
   /// that, it leaves out what no launch on the host leads to, and a Report knows no launches.
   void add_iterations() {
-    if (!iterations_.empty()) name("thread_name", kIterations, "iterations");
+    if (!iterations_.empty()) name("thread_name", kIterationsThread, "iterations");
     for (const auto& [number, times] : iterations_)
-      complete(fmt::format("iteration {}", number), "user_annotation", times.first, times.second, kIterations,
-               {{"iteration", number}});
+      complete(fmt::format("iteration {}", number), "user_annotation", times.first, times.second,
+               kIterationsThread, {{"iteration", number}});
   }
 
  private:
@@ -108,7 +108,7 @@ std::string chrome_trace(const Report& report, std::optional<int64_t> rank) {
   std::map<std::pair<bool, std::pair<std::string, uint32_t>>, std::vector<const TimelineEntry*>> processes;
   double zero = std::numeric_limits<double>::infinity();
   for (const TimelineEntry& e : report.timeline) {
-    const bool worker = e.role == kWorker;
+    const bool worker = e.role == kWorkerRole;
     if (rank && !(worker && e.instance == *rank)) continue;
     processes[{!worker, {e.role, e.instance}}].push_back(&e);
     zero = std::min(zero, e.start_seconds);
@@ -118,7 +118,7 @@ std::string chrome_trace(const Report& report, std::optional<int64_t> rank) {
   auto next = static_cast<int>(report.devices);  // servers come after all workers
   for (const auto& [key, entries] : processes) {
     const auto& [role, instance] = key.second;
-    ProcessEvents process(events, key.first ? next++ : static_cast<int>(instance), zero, role == kWorker);
+    ProcessEvents process(events, key.first ? next++ : static_cast<int>(instance), zero, role == kWorkerRole);
     process.name("process_name", 0, fmt::format("{} {}", role, instance));
     for (const TimelineEntry* e : entries) process.add(*e);
     process.add_iterations();

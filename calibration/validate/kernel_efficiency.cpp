@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kProfileFolder = "calibration/profiles";
 
-double real(int64_t n) { return static_cast<double>(n); }
+double as_real(int64_t n) { return static_cast<double>(n); }
 
 /// How well a machine's description ("NVIDIA H100 PCIe, 114 processors, 1.75 GHz") matches `device`: the
 /// words of the device's name that occur minus those that do not, the multiprocessors, the clock.
@@ -119,12 +119,12 @@ EfficiencyTable kernel_efficiency(const MachineProfile& machine, Precision preci
     out.counted = out.counted && s.launches > 0;
     KernelEfficiency one{std::string(name(k.kind)), std::string(name(k.pass)), 1,
                          std::max<int64_t>(1, s.launches)};
-    const double times = real(one.launches), moved = real(k.read.n) + real(k.written.n);
+    const double times = as_real(one.launches), moved = as_real(k.read.n) + as_real(k.written.n);
     one.seconds = times * (s.seconds + machine.kernel_overhead());
-    one.flops = times * real(k.flops.n);
+    one.flops = times * as_real(k.flops.n);
     one.bytes = times * moved;
     if (out.device) {
-      one.roofline = times * std::max(real(k.flops.n) / peak_of(*out.device, k.kind, precision),
+      one.roofline = times * std::max(as_real(k.flops.n) / peak_of(*out.device, k.kind, precision),
                                       moved / out.device->memory_bandwidth.bytes_per_second);
       one.stock = times * stock->seconds(k);
     }

@@ -260,10 +260,10 @@ struct AtAnchor {
 };
 
 /// Without an anchor, by devices.
-using Rates = std::map<int64_t, Rate>;
+using SeriesRates = std::map<int64_t, Rate>;
 
 void predict_row(ValidationRow& row, const Json& series, const Setting& setting, const Anchor& anchor,
-                 AtAnchor& at_anchor, Rates& known) {
+                 AtAnchor& at_anchor, SeriesRates& known) {
   Request p = setting.prediction;
   const ResolvedScheme scheme = scheme_at(series, row.devices);
   p.system = &setting.system();
@@ -327,7 +327,7 @@ bool in_stock_kernels(const std::vector<ValidationRow>& rows) {
 }
 
 /// `known`: answers to series with the same question.
-std::vector<ValidationRow> run_series(const Series& series, Rates& known) {
+std::vector<ValidationRow> run_series(const Series& series, SeriesRates& known) {
   Setting setting = make_setting(*series.json);
   const Json* wanted = series.json->find("anchor");
   const auto anchor_at = wanted != nullptr
@@ -386,7 +386,7 @@ std::vector<ValidationRow> validate(const std::vector<std::string>& files, int t
   std::mutex mutex;
   int done = 0;
   in_parallel(groups.size(), threads, [&](std::size_t group) {
-    Rates known;
+    SeriesRates known;
     for (const std::size_t i : groups[group].members) {
       results[i] = run_series(all[i], known);
       const std::lock_guard lock(mutex);

@@ -33,9 +33,9 @@ std::vector<std::string> columns_of(const std::set<std::string>& found) {
 }
 
 using Case = std::pair<std::string, int64_t>;  // model, batch
-using Rates = std::map<Case, std::map<std::string, double>>;
+using VisitRates = std::map<Case, std::map<std::string, double>>;
 
-void read(Rates& rates, const Json& list, bool torch) {
+void read(VisitRates& rates, const Json& list, bool torch) {
   for (const Json& r : list.items()) {
     std::string column = r.at("precision").as_text();
     if (torch) column = fmt::format("PyTorch {} {}", column, r.at("mode").as_text());
@@ -80,7 +80,7 @@ std::string visits_markdown() {
       "model.\n";
   for (const std::string& name : list_data(kVisits)) {
     const Json d = Json::load(find_data(kVisits, "visit", name));
-    Rates rates;
+    VisitRates rates;
     read(rates, d.at("tandem"), false);
     read(rates, d.at("pytorch"), true);
     std::set<std::string> columns_found;

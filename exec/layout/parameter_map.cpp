@@ -46,15 +46,15 @@ std::vector<int64_t> packed(const Graph& graph, uint32_t layer, int64_t features
 }
 
 /// A tensor of a slice and the model's tensor that it is part of.
-struct Part {
+struct MappedPart {
   const Layer& layer;
   MappedRange at;  ///< own and whole: their starts; elements: the slice's
   int64_t all;     ///< elements of the model's
 };
 
 /// Rows of which this device has its part of each packed piece of `columns`.
-void add_columns(const Part& part, const std::vector<int64_t>& columns, int64_t own_columns, uint32_t partner,
-                 ParameterMap& out) {
+void add_columns(const MappedPart& part, const std::vector<int64_t>& columns, int64_t own_columns,
+                 uint32_t partner, ParameterMap& out) {
   const int64_t all = std::accumulate(columns.begin(), columns.end(), int64_t{0});
   const int64_t ways = (all + own_columns - 1) / own_columns;
   for (int64_t row = 0; row < part.at.elements / own_columns; ++row) {
@@ -71,7 +71,7 @@ void add_columns(const Part& part, const std::vector<int64_t>& columns, int64_t 
 
 /// A tensor of experts: those of this device, and its part of each if partners divide them by inner features:
 /// rows of the down projection, else columns.
-void add_experts(const Part& part, const std::string& name, const Portion& portion, ParameterMap& out) {
+void add_experts(const MappedPart& part, const std::string& name, const Portion& portion, ParameterMap& out) {
   const int64_t count = Attributes(part.layer.attributes).integer("count"), here = count / portion.experts;
   const int64_t each = part.all / count, own = part.at.elements / here, ways = each / own;
   const int64_t feed = Attributes(part.layer.attributes).integer("feed");
@@ -87,7 +87,7 @@ void add_experts(const Part& part, const std::string& name, const Portion& porti
   }
 }
 
-void add_part(const ExecutionGraph& whole, const Part& part, uint32_t layer, uint32_t partner,
+void add_part(const ExecutionGraph& whole, const MappedPart& part, uint32_t layer, uint32_t partner,
               ParameterMap& out) {
   const std::string split = part.layer.attributes.text("split", "whole");
   const bool table = part.at.copy || part.layer.type->name == "embedding";
@@ -134,9 +134,9 @@ ParameterMap parameter_map_of(const ExecutionGraph& whole, const ExecutionGraph&
       return frozen ? t.first : of.tensors()[t.parameter].offset;
     };
     const Parameter& weight = weights(own, l.layer)[l.index];
-    const Part p{own.graph().layers()[l.layer],
-                 {begin(own, l), begin(whole, *all), weight.elements, copy},
-                 weights(whole, layer)[index].elements};
+    const MappedPart p{own.graph().layers()[l.layer],
+                       {begin(own, l), begin(whole, *all), weight.elements, copy},
+                       weights(whole, layer)[index].elements};
     if (!copy && weight.dealt)
       add_experts(p, weight.name, portion, out);
     else

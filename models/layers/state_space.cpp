@@ -27,14 +27,14 @@ void add_gate(const LayerInput& in, int64_t width, bool normed, Lowered& out) {
   out.own.push_back({out.output[0], 4});
 }
 
-struct Heads {
+struct StateHeads {
   int64_t heads, head_dim, state, groups, chunk, time;
   int64_t inner() const { return product({heads, head_dim}); }
   int64_t mixed() const { return inner() + 2 * product({groups, state}); }  ///< x, B and C
 };
 
 /// Scores of a chunk's positions, their results, the chunk's state, the earlier chunks' contribution.
-void add_chunks(const LayerInput& in, const Heads& h, Lowered& out) {
+void add_chunks(const LayerInput& in, const StateHeads& h, Lowered& out) {
   const int64_t size = in.element_size(), chunks = up(h.time, h.chunk) / h.chunk,
                 all = product({in.batch, chunks, h.heads});
   const auto add = [&](int64_t batch, int64_t m, int64_t n, int64_t k) {
@@ -56,8 +56,8 @@ void add_chunks(const LayerInput& in, const Heads& h, Lowered& out) {
 Lowered mamba2(const LayerInput& in) {
   const Shape& shape = in.only(2);
   const Attributes& a = in.attributes;
-  const Heads h{a.integer("heads"),     a.integer("head_dim"),   a.integer("state"),
-                a.integer("groups", 1), a.integer("chunk", 256), shape[0]};
+  const StateHeads h{a.integer("heads"),     a.integer("head_dim"),   a.integer("state"),
+                     a.integer("groups", 1), a.integer("chunk", 256), shape[0]};
   if (shape[1] != h.inner() + h.mixed() + h.heads)
     a.fail(fmt::format("takes the gate, x, B, C and the steps of {} heads: {{time, {}}}, not {}", h.heads,
                        h.inner() + h.mixed() + h.heads, to_text(shape)));

@@ -10,7 +10,7 @@ namespace tandem::schemes {
 
 namespace {
 
-using Place = MessageCheck::Place;
+using OpPlace = MessageCheck::Place;
 using PortOps = MessageCheck::PortOps;
 constexpr uint64_t kMostPorts = uint64_t{1} << 30;
 
@@ -236,7 +236,8 @@ bool MessageCheck::goes_in_order() {
 }
 
 PortOps MessageCheck::port_ops() {
-  PortOps out{std::vector<std::vector<Place>>(sent_.size()), std::vector<std::vector<Place>>(sent_.size())};
+  PortOps out{std::vector<std::vector<OpPlace>>(sent_.size()),
+              std::vector<std::vector<OpPlace>>(sent_.size())};
   for (uint32_t r = 0; r < p_.roles.size(); ++r) {
     if (p_.roles[r].on_channel >= 0) continue;
     const OpList& ops = p_.roles[r].ops;
@@ -245,7 +246,7 @@ PortOps MessageCheck::port_ops() {
       for (uint32_t i = 0; i < part.count && part.routine < 0; ++i) {
         const OpKind kind = ops.stored(part, i).kind;
         if (kind != OpKind::send && kind != OpKind::recv) continue;
-        const Place at{r, part.first + i};
+        const OpPlace at{r, part.first + i};
         if (move->receives)
           out.receive[move->port].push_back(at);
         else if (move->served)

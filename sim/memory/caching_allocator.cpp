@@ -7,7 +7,7 @@ namespace tandem::sim {
 
 namespace {
 
-constexpr int64_t kGrain = 512, kSmall = 1 << 20, kSmallSegment = 2 << 20, kLargeSegment = 20 << 20,
+constexpr int64_t kGrain = 512, kSmallBlock = 1 << 20, kSmallSegment = 2 << 20, kLargeSegment = 20 << 20,
                   kOwnSegment = 10 << 20, kSegmentGrain = 2 << 20;
 
 int64_t round_up(int64_t n, int64_t grain) { return checked_add(n, grain - 1, "a tensor") / grain * grain; }
@@ -56,7 +56,7 @@ uint32_t CachingAllocator::new_segment(int64_t size, bool small) {
 
 CachingAllocator::Handle CachingAllocator::allocate(Bytes wanted) {
   const int64_t size = std::max(kGrain, round_up(wanted.n, kGrain));
-  const bool small = size <= kSmall;
+  const bool small = size <= kSmallBlock;
   Pool& free = pool(small);
   const auto best = free.lower_bound({size, 0});
   uint32_t index;
@@ -67,7 +67,7 @@ CachingAllocator::Handle CachingAllocator::allocate(Bytes wanted) {
     index = new_segment(size, small);
   }
   const int64_t rest = blocks_[index].size - size;
-  if (small ? rest >= kGrain : rest > kSmall) {
+  if (small ? rest >= kGrain : rest > kSmallBlock) {
     const uint32_t behind = blocks_[index].behind;
     const uint32_t remainder = new_block({rest, index, behind, small, true});
     if (behind != kNone) blocks_[behind].before = remainder;

@@ -14,24 +14,24 @@ int64_t features(const LayerCalls& l, const Shape& shape) {
   return shape[feature_axis(Attributes(l.layer().attributes), shape)];
 }
 
-struct Sizes {
+struct LinearSizes {
   int64_t rows, in, out;
 };
 
-Sizes sizes(const LayerCalls& l, int64_t in) {
+LinearSizes sizes(const LayerCalls& l, int64_t in) {
   const int64_t out = features(l, l.layer().output);
   // Partners that divide the sequence have more rows on one side: all that they make a part of.
   const int64_t rows = std::max(elements(l.shape(0)) / in, elements(l.layer().output) / out);
   return {l.batch() * rows, in, out};
 }
 
-void bias_gradient(LayerCalls& l, std::size_t index, const Sizes& s) {
+void bias_gradient(LayerCalls& l, std::size_t index, const LinearSizes& s) {
   l.call(make_call(Function::column_sum, Pass::backward_weights, {l.gradient(index), l.d_out()},
                    {s.rows, s.out}, {l.lowered().backward_weights.back()}));
 }
 
 /// Parts of rows, as devices gather them one after another, to whole rows (`joins`) or back.
-void move_parts(LayerCalls& l, Pass pass, TensorId to, TensorId from, const Sizes& s, bool joins,
+void move_parts(LayerCalls& l, Pass pass, TensorId to, TensorId from, const LinearSizes& s, bool joins,
                 const Kernel& kernel) {
   const int64_t width = l.shape(0).back();
   std::vector<int64_t> parts{s.rows * width, width, 1}, whole{width, s.in, 1};
@@ -40,7 +40,7 @@ void move_parts(LayerCalls& l, Pass pass, TensorId to, TensorId from, const Size
 }
 
 void linear(LayerCalls& l) {
-  const Sizes s = sizes(l, l.weights()[0].elements / features(l, l.layer().output));
+  const LinearSizes s = sizes(l, l.weights()[0].elements / features(l, l.layer().output));
   const bool joins = s.in > features(l, l.shape(0));
   const Lowered& w = l.lowered();
   TensorId x = kNoTensor;
@@ -76,7 +76,7 @@ void linear(LayerCalls& l) {
 /// The embedding's table is {vocabulary, width}: its transpose is the weight. Its own backward pass, which
 /// comes later, starts from the gradient left here.
 void tied_linear(LayerCalls& l) {
-  const Sizes s = sizes(l, features(l, l.shape(0)));
+  const LinearSizes s = sizes(l, features(l, l.shape(0)));
   const Lowered& w = l.lowered();
   const TensorId table = l.tied(s.out, s.in);
   // The last parameter, after the copy of a table that another device holds.
