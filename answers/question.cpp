@@ -241,17 +241,31 @@ Graph read_model(const Values& values, const std::string& model, const Place& pl
 
 namespace {
 
+bool same(const Values& a, const Values& b, std::initializer_list<std::string_view> options) {
+  return std::all_of(options.begin(), options.end(),
+                     [&](std::string_view option) { return a.all(option) == b.all(option); });
+}
+
 /// What run's --data would train on.
-void read_data(const Values& values, const Hooks& hooks, Question& q) {
+void read_data(const Values& values, const Hooks& hooks, const Question* like, Question& q) {
   if (!values.has("data")) return;
+  if (like != nullptr && same(values, like->given, {"model", "data"})) {
+    q.loading.data = like->loading.data;
+    q.loading.decoded = like->loading.decoded;
+    return;
+  }
   const std::string data = values.text("data", "");
   if (hooks.open_data) return hooks.open_data(data, q.graph, q.loading);
   if (data != "synthetic") refuse_option("data", "this program cannot open data; it knows only synthetic");
   q.loading.decoded = true;
 }
 
-void read_measured(const Values& values, const Hooks& hooks, Question& q) {
+void read_measured(const Values& values, const Hooks& hooks, const Question* like, Question& q) {
   if (!values.has("collective-profile")) return;
+  if (like != nullptr && same(values, like->given, {"collective-profile"})) {
+    q.measured = like->measured;
+    return;
+  }
   if (!hooks.read_collectives)
     refuse_option("collective-profile", "this program cannot read profiles of collectives");
   q.measured = hooks.read_collectives(values.text("collective-profile", ""));
@@ -280,12 +294,7 @@ void keep_frozen_half(const Values& values, Question& q) {
   q.memory.emplace_back("weights", "half");
 }
 
-bool same(const Values& a, const Values& b, std::initializer_list<std::string_view> options) {
-  return std::all_of(options.begin(), options.end(),
-                     [&](std::string_view option) { return a.all(option) == b.all(option); });
-}
-
-void read_training(const Values& values, const Hooks& hooks, Question& q) {
+void read_training(const Values& values, const Hooks& hooks, const Question* like, Question& q) {
   const AskedBatches asked = read_batch_split(values);
   const auto listed = static_cast<int64_t>(asked.batches.size());
   q.devices = values.integers("devices", listed > 0 ? std::vector{listed} : usual_counts(q), 1, kMostDevices);
@@ -305,15 +314,15 @@ void read_training(const Values& values, const Hooks& hooks, Question& q) {
   q.loading.on_device = values.choice("decode", fallback("decode"), {"host", "device"}) == "device";
   q.loading.first_epoch = values.choice("epoch", fallback("epoch"), {"later", "first"}) == "first";
   q.loading.staged = values.has("staged");
-  read_data(values, hooks, q);
+  read_data(values, hooks, like, q);
 }
 
 /// How it is simulated, and what else goes on.
-void read_conditions(const Values& values, const Hooks& hooks, Question& q) {
+void read_conditions(const Values& values, const Hooks& hooks, const Question* like, Question& q) {
   q.iterations = static_cast<int32_t>(values.integer("iterations", 0, 2, 1'000'000));
   q.seed = static_cast<uint64_t>(values.integer("seed", 1, 0, INT64_MAX));
   q.profile = values.text("profile", fallback("profile"));
-  read_measured(values, hooks, q);
+  read_measured(values, hooks, like, q);
   if (values.has("anchor")) q.anchor = values.value("anchor", "", read_anchor);
   values.each("with", [&](const std::string& job) { q.beside.push_back(read_beside(job, q.batch)); });
   values.each("then", [&](const std::string& next) { q.then.push_back(read_then(next, q.batch)); });
@@ -351,8 +360,8 @@ Question question_of(const Values& values, const Hooks& hooks, const Question* l
   if (values.has("adapter")) q.adapter = values.value("adapter", "", parse_adapter);
   if (values.has("freeze")) q.frozen = split(values.text("freeze", ""), ',');
   if (values.has("recipe")) q.scheme.recipe = load_recipe(values.text("recipe", ""), option_place("recipe"));
-  read_training(values, hooks, q);
-  read_conditions(values, hooks, q);
+  read_training(values, hooks, like, q);
+  read_conditions(values, hooks, like, q);
   q.given.set("devices", {fmt::format("{}", fmt::join(q.devices, ","))});
   if (like != nullptr) q.programs = like->programs;
   if (like != nullptr && q.graph.same(like->graph)) {  // whatever its file holds by now

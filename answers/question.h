@@ -63,8 +63,8 @@ struct Question {
   /// From a document, as values_of() takes it. Throws InputError at the place in the document.
   static Question from_json(const Json& document, const Hooks& hooks = {});
   /// The same question with some options changed; an empty value removes an option, as "false" does for a
-  /// switch. A repeatable option ("set") is replaced as a whole. Model and machine are read again only if
-  /// they change.
+  /// switch. A repeatable option ("set") is replaced as a whole. Model, machine, data and measured
+  /// collectives are read again only if they change.
   Question with(const std::vector<std::pair<std::string, std::string>>& changes,
                 const Hooks& hooks = {}) const;
   /// A "tandem-question-1" document: all options that differ from the defaults, and always the device counts.

@@ -204,6 +204,20 @@ TEST(Questions, AreRefusedAtTheirPlaceWithTheNearestName) {
   expect_refused(R"({"schema": "tandem-reports-2", "reports": []})", "no report");
 }
 
+TEST(Questions, OpenTheirDataOnce) {
+  Hooks hooks;
+  int opened = 0;
+  hooks.open_data = [&](const std::string&, const Graph&, Loading& loading) {
+    ++opened;
+    loading.decoded = true;
+  };
+  const Question q = Question::of(
+      {{"model", "lenet5"}, {"system", "dgx1-v100"}, {"data", "digits"}, {"devices", "2"}}, hooks);
+  EXPECT_TRUE(q.with({{"batch", "8"}}).loading.decoded) << "whoever asks on needs no way to open it";
+  EXPECT_EQ(opened, 1);
+  EXPECT_THROW(q.with({{"data", "others"}}), UsageError);
+}
+
 /// A model or machine that a question holds whole is refused where its fault is, not where it begins.
 TEST(Questions, AreRefusedInsideTheDocumentsThatTheyHold) {
   expect_refused(

@@ -266,6 +266,11 @@ TEST(Schemas, HoldForWhatTheProgramWrites) {
     const Document document = answer(c.words);
     EXPECT_EQ(Checker(c.schema).error(document), "") << testing::PrintToString(c.words);
   }
+  const ChildResult refused = tool({"predict", "--model", "llama2-7b", "--system", "v100-pcie-8x",
+                                    "--devices", "1", "--format", "json", "--quiet"});
+  const Document document = parse(refused.out);
+  EXPECT_EQ(Checker("report").error(document), "");
+  EXPECT_FALSE(document["reports"][0]["remedies"].empty()) << refused.err;
   Document reports = answer(small_predict());
   expect_strict("report", reports, {"schema", "reports"});
   Document& report = reports["reports"][0];
