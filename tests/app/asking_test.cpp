@@ -76,12 +76,15 @@ TEST(QuestionFiles, DescribeTheMachineThatIsChanged) {
 }
 
 TEST(QuestionFiles, MayHoldTheMachine) {
-  const std::string file = asked("\"devices\": 2", R"({"extends": "dgx1-v100", "set": {"host.cores": "8"}})");
+  const std::string file =
+      asked("\"devices\": 2",
+            R"({"name": "own", "summary": "mine", "extends": "dgx1-v100", "set": {"host.cores": "8"}})");
   const ChildResult r = tool({"compare", "--question", "-", "--without", "nvlink"}, file);
   ASSERT_EQ(r.status, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("B  the same without nvlink"));
-  const std::string wrong =
-      asked("\"devices\": 2", "{\"extends\": \"dgx1-v100\",\n \"set\": {\"host.cores\": \"many\"}}");
+  const std::string wrong = asked("\"devices\": 2",
+                                  "{\"name\": \"own\", \"summary\": \"mine\", \"extends\": \"dgx1-v100\",\n "
+                                  "\"set\": {\"host.cores\": \"many\"}}");
   for (const Words& words : {Words{"compare", "--without", "nvlink"}, Words{"advise"}, Words{"predict"}}) {
     const ChildResult refused = tool(joined(words, {"--question", "-"}), wrong);
     EXPECT_EQ(refused.status, 3) << words[0];
