@@ -266,8 +266,8 @@ TEST(Schemas, HoldForWhatTheProgramWrites) {
     const Document document = answer(c.words);
     EXPECT_EQ(Checker(c.schema).error(document), "") << testing::PrintToString(c.words);
   }
-  const ChildResult refused = tool({"predict", "--model", "llama2-7b", "--system", "v100-pcie-8x",
-                                    "--devices", "1", "--format", "json", "--quiet"});
+  const ChildResult refused = tool({"predict", "--model", "llama2-7b", "--batch", "1", "--system",
+                                    "v100-pcie-8x", "--devices", "1", "--format", "json", "--quiet"});
   const Document document = parse(refused.out);
   EXPECT_EQ(Checker("report").error(document), "");
   EXPECT_FALSE(document["reports"][0]["remedies"].empty()) << refused.err;
