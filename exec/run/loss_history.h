@@ -31,7 +31,7 @@ class LossHistory {
     const int64_t losses = each_ * micros_;
     device_.copy(all_ + iteration * losses, now_, losses, Lane::compute);
   }
-  /// [micro-batch]: sums of the losses of the latest `iterations`. Waits for the device.
+  /// [micro-batch]: sums of the losses of the first `iterations`. Waits for the device.
   std::vector<double> sums(int32_t iterations) const;
 
  private:

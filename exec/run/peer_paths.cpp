@@ -14,10 +14,14 @@ StagePaths::StagePaths(const RunPlan& plan, Network& network, Abort& abort, int 
   const uint32_t first = network.take_channels(channels.size());
   links_ = std::make_unique<PeerLinks>(network.transport(), first, static_cast<uint32_t>(channels.size()),
                                        abort, spins);
+}
+
+void StagePaths::open() {
+  const auto& channels = plan_.program().channels;
   for (uint32_t c = 0; c < channels.size(); ++c) {
     for (uint32_t key = 0; key < channels[c].key_layers.size(); ++key) {
-      for (uint32_t i = 0; i < plan.program().roles[channels[c].from_role].mesh.size(); ++i)
-        links_->open(of(c, key, plan.stages().device(channels[c].from_role, i)));
+      for (uint32_t i = 0; i < plan_.program().roles[channels[c].from_role].mesh.size(); ++i)
+        links_->open(of(c, key, plan_.stages().device(channels[c].from_role, i)));
     }
   }
 }
@@ -43,13 +47,15 @@ TokenPaths::TokenPaths(const RunPlan& plan, Network& network, Abort& abort, int 
                                        abort, spins);
   for (const uint32_t c : with_tokens) {
     const std::vector<std::vector<uint32_t>> groups = plan.groups(collectives[c]);
-    for (uint32_t group = 0; group < groups.size(); ++group) {
-      const auto ranks = static_cast<uint32_t>(groups[group].size());
-      members_[{c, group}] = groups[group];
-      for (uint32_t from = 0; from < ranks; ++from) {
-        for (uint32_t to = 0; to < ranks; ++to) {
-          if (from != to) links_->open(of(c, group, from, to));
-        }
+    for (uint32_t group = 0; group < groups.size(); ++group) members_[{c, group}] = groups[group];
+  }
+}
+
+void TokenPaths::open() {
+  for (const auto& [at, members] : members_) {
+    for (uint32_t from = 0; from < members.size(); ++from) {
+      for (uint32_t to = 0; to < members.size(); ++to) {
+        if (from != to) links_->open(of(at.first, at.second, from, to));
       }
     }
   }

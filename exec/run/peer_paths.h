@@ -17,8 +17,10 @@ namespace tandem::exec {
 /// Of a pipeline. Made by one thread; then any may ask. The header of PeerLinks states its rules.
 class StagePaths {
  public:
-  /// Opens both ends of each path. All arguments outlive it.
+  /// All arguments outlive it.
   StagePaths(const RunPlan& plan, Network& network, Abort& abort, int spins);
+  /// Opens both ends of each path, when all are made that take messages from the network.
+  void open();
   PeerLinks& links() { return *links_; }  ///< of a program whose stages exchange messages
   /// The path of a channel's messages from or to a worker; its peer has the same number in the other role.
   PeerLinks::Pair of(uint32_t channel, uint32_t key, uint32_t instance) const;
@@ -35,6 +37,7 @@ class TokenPaths {
  public:
   /// As above.
   TokenPaths(const RunPlan& plan, Network& network, Abort& abort, int spins);
+  void open();
   PeerLinks& links() { return *links_; }  ///< of a program that deals experts
   /// From one rank of a collective's group to another.
   PeerLinks::Pair of(uint32_t collective, uint32_t group, uint32_t from, uint32_t to) const;

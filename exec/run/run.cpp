@@ -70,6 +70,8 @@ Run::Run(const RunPlan& plan)
   network_ = std::make_unique<Network>(plan, abort_);
   stage_paths_ = std::make_unique<StagePaths>(plan, *network_, abort_, spins_);
   token_paths_ = std::make_unique<TokenPaths>(plan, *network_, abort_, spins_);
+  stage_paths_->open();
+  token_paths_->open();
   communicators_ = std::make_unique<Communicators>(plan, *network_, abort_, spins_);
   coordinator_ = std::make_unique<Coordinator>(plan, *network_, abort_, spins_);
   if (!plan.program().stores.empty())

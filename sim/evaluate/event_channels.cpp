@@ -3,14 +3,6 @@
 
 namespace tandem::sim {
 
-namespace {
-
-bool among_peers(const Channel& channel) {
-  return channel.address == Address::sampled_peer || channel.address == Address::next_peer;
-}
-
-}  // namespace
-
 EventChannels::EventChannels(const BoundProgram& plan, const EventRoles& roles)
     : program_(*plan.program),
       roles_(roles),
@@ -51,28 +43,6 @@ void EventChannels::build(uint32_t c) {
   }
   inboxes_[c].emplace(roles_[channel.to_role].count, keys(c), sources);
   if (among_peers(channel)) heard_[c].assign(std::size_t{roles_[channel.to_role].count} * keys(c), 0);
-}
-
-Instances EventChannels::receivers(uint32_t channel, uint32_t key, uint32_t sender,
-                                   uint32_t iteration) const {
-  const Channel& c = program_.channels[channel];
-  const uint32_t all = roles_[c.to_role].count;
-  if (c.address == Address::shards) return holders(c, key, all);
-  if (among_peers(c)) return {peer_of(c.address, sender, all, seed_, iteration), 1};
-  return {sender, 1};
-}
-
-uint32_t EventChannels::version(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) const {
-  if (pull_of_[channel] < 0) return 0;
-  const Inbox& pulled = *inboxes_[static_cast<std::size_t>(pull_of_[channel])];
-  return pulled.version(sender, key, pulled.sources() > 1 ? receiver : 0);
-}
-
-void EventChannels::arrive(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver,
-                           uint32_t number, uint32_t version) {
-  if (!heard_[channel].empty()) number = ++heard_[channel][std::size_t{receiver} * keys(channel) + key];
-  Inbox& inbox = *inboxes_[channel];
-  inbox.arrive(receiver, key, replies(channel) && inbox.sources() > 1 ? sender : 0, number, version);
 }
 
 }  // namespace tandem::sim

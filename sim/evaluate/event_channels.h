@@ -33,7 +33,12 @@ class EventChannels {
   uint32_t port(uint32_t channel, uint32_t key) const { return port_at_[channel] + key; }
 
   /// The instances that the sender's message of an iteration goes to.
-  Instances receivers(uint32_t channel, uint32_t key, uint32_t sender, uint32_t iteration) const;
+  Instances receivers(uint32_t channel, uint32_t key, uint32_t sender, uint32_t iteration) const {
+    const Channel& c = program_.channels[channel];
+    if (c.address == Address::shards) return holders(c, key, roles_[c.to_role].count);
+    if (!among_peers(c)) return {sender, 1};
+    return {peer_of(c.address, sender, roles_[c.to_role].count, seed_, iteration), 1};
+  }
   /// Number of the sender's next message, from 1.
   uint32_t next_number(uint32_t channel, uint32_t key, uint32_t sender) {
     return ++sent(channel, key, sender);
@@ -42,14 +47,25 @@ class EventChannels {
     return sent_[sent_at_[channel] + std::size_t{sender} * keys(channel) + key];
   }
   /// The version that goes along with what a worker sends: that of the last reply of the store it goes to.
-  uint32_t version(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) const;
+  uint32_t version(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) const {
+    if (pull_of_[channel] < 0) return 0;
+    const Inbox& pulled = *inboxes_[static_cast<std::size_t>(pull_of_[channel])];
+    return pulled.version(sender, key, pulled.sources() > 1 ? receiver : 0);
+  }
   /// Where messages to a repeating role wait.
   Inbox& inbox(uint32_t channel) { return *inboxes_[channel]; }
   /// A message from `sender` has come to an instance of a repeating role.
   void arrive(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver, uint32_t number,
-              uint32_t version);
+              uint32_t version) {
+    if (!heard_[channel].empty()) number = ++heard_[channel][std::size_t{receiver} * keys(channel) + key];
+    Inbox& inbox = *inboxes_[channel];
+    inbox.arrive(receiver, key, replies(channel) && inbox.sources() > 1 ? sender : 0, number, version);
+  }
 
  private:
+  static bool among_peers(const Channel& channel) {
+    return channel.address == Address::sampled_peer || channel.address == Address::next_peer;
+  }
   void build(uint32_t channel);
   uint32_t& sent(uint32_t channel, uint32_t key, uint32_t sender) {
     return sent_[sent_at_[channel] + std::size_t{sender} * keys(channel) + key];

@@ -19,7 +19,6 @@ OpTimes::OpTimes(const BoundProgram& plan, const EventRoles& roles, Recorder& re
 }
 
 double OpTimes::compute_factor(const OpRun& run) {
-  if (calm_) return 1;
   auto& [known, factor] = iteration_factor_[roles_[run.role].base + run.instance];
   if (known != run.iteration) {
     known = run.iteration;
@@ -28,21 +27,19 @@ double OpTimes::compute_factor(const OpRun& run) {
   return factor * plan_.op_factor(run.role, run.instance, run.iteration, run.op);
 }
 
-int64_t OpTimes::compute(const OpRun& run, int64_t now) {
-  const EventRole& role = roles_[run.role];
-  const uint32_t c = role.costs->class_at(run.instance), global = role.base + run.instance;
-  const int64_t works = scaled(role.costs->duration[c][run.op], compute_factor(run)).ps;
-  if (!launched(role.ops[run.op])) return works;
-  const int64_t late =
-      host_[global].issued(*role.costs, c, run.op, run.iteration, waited_[global]) - (now + works);
+int64_t OpTimes::wait_for_host(const OpRun& run, int64_t now, int64_t works) {
+  const RoleCosts& costs = *roles_[run.role].costs;
+  const uint32_t global = roles_[run.role].base + run.instance;
+  const int64_t issued =
+      host_[global].issued(costs, costs.class_at(run.instance), run.op, run.iteration, waited_[global]);
+  const int64_t late = std::max<int64_t>(0, issued - (now + works));
   if (!taken_.empty()) {
     Taken& taken = taken_[global];
     taken.owed = std::max<int64_t>(0, taken.until - now);
-    taken.spare = std::max<int64_t>(0, late);
+    taken.spare = late;
   }
-  if (late <= 0) return works;
-  if (run.instance == 0 && recorder_.tracks(run.role)) recorder_.launch(late);
-  return works + late;
+  if (late > 0 && run.instance == 0 && recorder_.tracks(run.role)) recorder_.launch(late);
+  return late;
 }
 
 void OpTimes::take_device(uint32_t global, int64_t time, int64_t now, bool computes) {

@@ -25,7 +25,13 @@ class OpTimes {
   OpTimes(const BoundProgram& plan, const EventRoles& roles, Recorder& recorder);
 
   /// From `now` to the end of a compute op, which waits for the host to have issued it where it is launched.
-  int64_t compute(const OpRun& run, int64_t now);
+  int64_t compute(const OpRun& run, int64_t now) {
+    const EventRole& role = roles_[run.role];
+    const Time alone = role.costs->duration[role.costs->class_at(run.instance)][run.op];
+    const int64_t works = scaled(alone, calm_ ? 1 : compute_factor(run)).ps;
+    if (!launched(role.ops[run.op]) || (!role.issues && taken_.empty())) return works;
+    return works + wait_for_host(run, now, works);
+  }
   /// Index into BoundProgram::transfers, and the factor on it.
   std::pair<int32_t, double> transfer(const OpRun& run) const {
     const RoleCosts& costs = *roles_[run.role].costs;
@@ -63,6 +69,7 @@ class OpTimes {
     int64_t spare = 0;  ///< of that op, when the device waits for the host
   };
   double compute_factor(const OpRun& run);
+  int64_t wait_for_host(const OpRun& run, int64_t now, int64_t works);
 
   const BoundProgram& plan_;
   const EventRoles& roles_;
