@@ -539,7 +539,7 @@ std::string samples_words(int64_t count) { return fmt::format("{} sample{}", cou
 
 double probability_faster(const Report& a, const Report& b) {
   const Report::Interval ratio = ratio_interval(b, a);
-  const double mean = std::log(a.samples_per_second / b.samples_per_second);
+  const double mean = std::log(a.rate.samples_per_second / b.rate.samples_per_second);
   const double sigma = (mean > 0 ? mean - std::log(ratio.low) : std::log(ratio.high) - mean) / kNormal90;
   if (!(sigma > 0)) return mean > 0 ? 1 : mean < 0 ? 0 : 0.5;
   return 0.5 * std::erfc(-mean / (sigma * std::sqrt(2.0)));

@@ -22,11 +22,11 @@ namespace {
 
 /// Notes that collectives not corrected by a log rest on stock figures.
 void note_unmeasured(const Question& q, Report& report) {
-  if (!q.measured || report.devices == 1) return;
+  if (!q.measured || report.setup.devices == 1) return;
   std::set<int64_t> counts;
   for (const MeasuredCollective& each : q.measured->all) counts.insert(each.devices);
   for (const char* kind : {"all-reduce", "all-gather", "reduce-scatter"}) {
-    if (q.measured->find(kind, report.devices) != nullptr) return;
+    if (q.measured->find(kind, report.setup.devices) != nullptr) return;
   }
   report.notes.push_back(fmt::format(
       "collectives were measured on {} devices only: these are stock figures, not comparable with them",
@@ -41,8 +41,8 @@ namespace {
 void add_aims(const Question& q, Report& report) {
   if (q.failures) add_goodput(q, *q.failures, report);
   if (!q.target || !report.fits) return;
-  const Request p = q.request(report.devices);
-  const auto program = Simulation(p).program(make_cluster(q.system, report.devices));
+  const Request p = q.request(report.setup.devices);
+  const auto program = Simulation(p).program(make_cluster(q.system, report.setup.devices));
   add_progress(*q.target, q.graph, *program, report);
 }
 
@@ -55,12 +55,13 @@ Report predict(const Question& q, int64_t devices, Depth depth) {
   if (report.fits && depth == Depth::full) find_bottleneck(q, report);
   note_unmeasured(q, report);
   if (const std::string label = q.system_label(); label != q.system.name())
-    report.inputs.emplace_back("system_label", label);
-  for (const auto& [path, value] : q.sets) report.inputs.emplace_back("set." + path, value);
+    report.setup.inputs.emplace_back("system_label", label);
+  for (const auto& [path, value] : q.sets) report.setup.inputs.emplace_back("set." + path, value);
   if (depth == Depth::full) note_idle_settings(q, report);
   if (depth != Depth::rate) add_aims(q, report);
-  report.question = q.to_json();
-  report.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.setup.question = q.to_json();
+  report.evaluation.wall_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
 

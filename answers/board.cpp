@@ -83,8 +83,8 @@ Worth worth_of(const ReportPair& pair) {
   for (const Question* q : {pair.asked_a, pair.asked_b})
     if (!quick_to_vary(*q, pair.a) || !quick_to_vary(*q, pair.b)) return out;
   for (int64_t batch = 1; batch <= kMostBatch; batch *= 2) {
-    const auto a = rate_at(*pair.asked_a, pair.a.devices, batch);
-    const auto b = a ? rate_at(*pair.asked_b, pair.b.devices, batch) : std::nullopt;
+    const auto a = rate_at(*pair.asked_a, pair.a.setup.devices, batch);
+    const auto b = a ? rate_at(*pair.asked_b, pair.b.setup.devices, batch) : std::nullopt;
     if (!b) break;
     out.at.push_back({batch, *b / *a - 1});
   }
@@ -93,8 +93,8 @@ Worth worth_of(const ReportPair& pair) {
 
 std::string worth_text(const ReportPair& pair, const Worth& worth) {
   if (worth.at.empty()) return "";
-  const std::string what = fmt::format("{} on {} device{}", report_input(pair.b, "model"), pair.b.devices,
-                                       pair.b.devices == 1 ? "" : "s");
+  const std::string what = fmt::format("{} on {} device{}", report_input(pair.b, "model"),
+                                       pair.b.setup.devices, pair.b.setup.devices == 1 ? "" : "s");
   const std::string unit = pair.asked_b->graph.sample().unit + " per device";
   const auto most = std::max_element(worth.at.begin(), worth.at.end(), [](const auto& x, const auto& y) {
     return std::abs(x.gain) < std::abs(y.gain);
@@ -121,7 +121,7 @@ std::string worth_by_model(const std::vector<ReportPair>& pairs) {
   for (const ReportPair& pair : pairs) {
     if (!pair.a.fits || !pair.b.fits) continue;
     models.insert(report_input(pair.b, "model"));
-    gains.emplace_back(pair.b.samples_per_second / pair.a.samples_per_second - 1, &pair);
+    gains.emplace_back(pair.b.rate.samples_per_second / pair.a.rate.samples_per_second - 1, &pair);
   }
   if (models.size() < 2) return "";
   std::stable_sort(gains.begin(), gains.end(),
@@ -129,8 +129,8 @@ std::string worth_by_model(const std::vector<ReportPair>& pairs) {
   std::vector<std::string> much, little;
   for (const auto& [gain, pair] : gains)
     (std::abs(gain) >= kWorth ? much : little)
-        .push_back(
-            fmt::format("{} on {} ({})", report_input(pair->b, "model"), pair->b.devices, percent(gain)));
+        .push_back(fmt::format("{} on {} ({})", report_input(pair->b, "model"), pair->b.setup.devices,
+                               percent(gain)));
   const auto listed = [](const std::vector<std::string>& all) {
     return all.empty() ? std::string("nothing") : fmt::format("{}", fmt::join(all, ", "));
   };
@@ -139,7 +139,7 @@ std::string worth_by_model(const std::vector<ReportPair>& pairs) {
 }
 
 std::optional<Placements> placements(const Question& q, const Report& report) {
-  const int64_t n = report.devices;
+  const int64_t n = report.setup.devices;
   if (!report.fits || n < 2 || !quick_to_vary(q, report)) return std::nullopt;
   auto sets = q.sets;
   std::string used;
@@ -152,7 +152,7 @@ std::optional<Placements> placements(const Question& q, const Report& report) {
   const auto all = choices(whole.accelerator_count(), n);
   if (all.size() > kMostChoices) return std::nullopt;
   Placements out;
-  out.used = {used, report.samples_per_second};
+  out.used = {used, report.rate.samples_per_second};
   if (used.empty()) out.used.devices = fmt::format("{}", fmt::join(all.front(), ","));
   out.best = out.worst = out.used;
   std::set<std::string> seen;

@@ -25,8 +25,8 @@ std::string_view kernel_words(std::string_view kind) {
 
 /// "compute of worker 3 on gpu3, awaited for 40 % of the step"; of all slow workers if there are several.
 std::string awaited_words(const Report& r) {
-  const auto& [worker, share] = r.waiting_for[0];
-  const double all = r.time_share.waiting;
+  const auto& [worker, share] = r.time.waiting_for[0];
+  const double all = r.time.share.waiting;
   if (share >= 0.8 * all)
     return fmt::format("compute of {}, awaited for {:.0f} % of the step", worker, 100 * share);
   return fmt::format("compute of slower workers, awaited for {:.0f} % of the step (most: {} {:.0f} %)",
@@ -35,13 +35,15 @@ std::string awaited_words(const Report& r) {
 
 /// "compute: matrix products 54 % (most: forward 20 %)"; of slower workers if others wait for them.
 std::string compute_words(const Report& r) {
-  if (r.time_share.waiting >= 0.1 && r.time_share.waiting > r.time_share.compute && !r.waiting_for.empty())
+  if (r.time.share.waiting >= 0.1 && r.time.share.waiting > r.time.share.compute &&
+      !r.time.waiting_for.empty())
     return awaited_words(r);
-  if (r.time_share.bubble > r.time_share.compute)
+  if (r.time.share.bubble > r.time.share.compute)
     return fmt::format("the pipeline's bubble, {:.0f} % of the step; compute {:.0f} %",
-                       100 * r.time_share.bubble, 100 * r.time_share.compute);
-  if (r.kernels.empty()) return fmt::format("compute ({:.0f} % of the step)", 100 * r.time_share.compute);
-  const KernelShare& k = r.kernels[0];
+                       100 * r.time.share.bubble, 100 * r.time.share.compute);
+  if (r.time.kernels.empty())
+    return fmt::format("compute ({:.0f} % of the step)", 100 * r.time.share.compute);
+  const KernelShare& k = r.time.kernels[0];
   std::string out = fmt::format("compute: {} {:.0f} %", kernel_words(k.kind), 100 * k.share);
   if (k.heaviest < 0.99 * k.share)
     out += fmt::format(" (most: {} {:.0f} %)", k.heaviest_pass, 100 * k.heaviest);
@@ -51,7 +53,7 @@ std::string compute_words(const Report& r) {
 /// "NCCL proxy threads, which feed the sockets": named like the busiest one, "NCCL proxy thread of gpu3" or
 /// "gRPC thread 1 of node0's worker".
 std::string network_threads(const Report& r) {
-  for (const LinkUse& use : r.links) {
+  for (const LinkUse& use : r.network.links) {
     const std::size_t end = use.name.find(" thread");
     if (end != std::string::npos && use.name.find(" of ") != std::string::npos)
       return use.name.substr(0, end) + " threads, which feed the sockets";
@@ -81,8 +83,8 @@ std::string resource_words(const Report& r) {
   if (path == "compute") return compute_words(r);
   if (path == "server" && !report_input(r, "offload").empty()) return "the host's processors, at the update";
   if (path == "threads") return network_threads(r);
-  if (path == "waiting" && !r.waiting_for.empty()) return "waiting for " + r.waiting_for[0].first;
-  const std::string& busiest = r.busiest_link.name;
+  if (path == "waiting" && !r.time.waiting_for.empty()) return "waiting for " + r.time.waiting_for[0].first;
+  const std::string& busiest = r.network.busiest.name;
   const bool trunk = busiest.rfind("spine", 0) == 0 || busiest.find(">spine") != std::string::npos;
   if (path == "network.bandwidth" && trunk) return "bandwidth of the leaves' uplinks";
   for (const auto& [name, words] : kWords) {

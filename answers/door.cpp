@@ -70,13 +70,15 @@ uint64_t Question::hash() const {
 }
 std::vector<int64_t> Question::devices() const { return inside_->devices; }
 
-int64_t Report::devices() const { return inside_->devices; }
+int64_t Report::devices() const { return inside_->setup.devices; }
 bool Report::fits() const { return inside_->fits; }
-double Report::samples_per_second() const { return inside_->samples_per_second; }
-double Report::low() const { return inside_->interval.low; }
-double Report::high() const { return inside_->interval.high; }
-double Report::staleness() const { return inside_->staleness.count() == 0 ? 0 : inside_->staleness.mean(); }
-double Report::speedup() const { return inside_->speedup; }
+double Report::samples_per_second() const { return inside_->rate.samples_per_second; }
+double Report::low() const { return inside_->rate.interval.low; }
+double Report::high() const { return inside_->rate.interval.high; }
+double Report::staleness() const {
+  return inside_->staleness.all.count() == 0 ? 0 : inside_->staleness.all.mean();
+}
+double Report::speedup() const { return inside_->scaling.speedup; }
 int64_t Report::memory_bytes() const { return inside_->memory.needed().n; }
 int64_t Report::memory_capacity() const { return inside_->memory.capacity.n; }
 std::string Report::bottleneck() const { return inside_->bottleneck.resource; }

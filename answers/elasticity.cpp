@@ -110,7 +110,7 @@ class Perturbed {
   /// The unchanged rate with as many rounds as the changed ones; the report's rate if it has as many.
   double now(const Report& report) const {
     const bool same = !by_arrival_ && q_.measured == nullptr && q_.then.empty() && !q_.anchor;
-    return same ? report.samples_per_second : rate(kCompute, 1, report.devices);
+    return same ? report.rate.samples_per_second : rate(kCompute, 1, report.setup.devices);
   }
 
   /// The gain relative to `now`.
@@ -142,7 +142,7 @@ class Perturbed {
 
 /// The share of a step in which the resource is used.
 double share_of(const Report& r, const Resource& resource) {
-  const TimeShare& t = r.time_share;
+  const TimeShare& t = r.time.share;
   if (resource.path == "compute") return t.compute + t.waiting + t.idle;
   if (resource.path == "launch") return t.launch;
   if (resource.path == "server") return t.server;
@@ -158,7 +158,7 @@ std::string link_kind(const Resource& r) {
 /// The kinds of links that carry anything in the report, busiest first.
 std::map<std::string, double> busy_kinds(const System& system, const Report& report) {
   std::map<std::string, double> busy, out;
-  for (const LinkUse& use : report.links) busy[use.name] = use.busy;
+  for (const LinkUse& use : report.network.links) busy[use.name] = use.busy;
   for (LinkId id = 0; id < system.link_count(); ++id) {
     const auto link = busy.find(system.link(id).name);
     if (link == busy.end()) continue;
@@ -171,7 +171,7 @@ std::map<std::string, double> busy_kinds(const System& system, const Report& rep
 /// Utilisation of the busiest resource that is no link of the system: threads of a network library.
 double busy_threads(const System& system, const Report& report) {
   std::map<std::string, double> busy;
-  for (const LinkUse& use : report.links) busy[use.name] = use.busy;
+  for (const LinkUse& use : report.network.links) busy[use.name] = use.busy;
   for (LinkId id = 0; id < system.link_count(); ++id) busy.erase(system.link(id).name);
   double most = 0;
   for (const auto& [name, share] : busy) most = std::max(most, share);
@@ -183,20 +183,20 @@ bool of_cores(const Resource& r) { return r.path == "threads" || r.path == "laun
 
 /// The resources that can matter to the report, likeliest first.
 std::vector<Resource> candidates(const Question& q, const Report& report) {
-  const bool all_links = report.links.size() >= kMostListed;
+  const bool all_links = report.network.links.size() >= kMostListed;
   const auto kinds = busy_kinds(q.system, report);
   const double threads = busy_threads(q.system, report);
   std::vector<std::pair<double, Resource>> out;
   for (Resource& r : resources_of(q)) {
     const auto kind = kinds.find(link_kind(r));
     if (!link_kind(r).empty() && kind == kinds.end() && !all_links) continue;
-    if (r.path == "server" && report.staleness.count() == 0 && report.time_share.server == 0) continue;
+    if (r.path == "server" && report.staleness.all.count() == 0 && report.time.share.server == 0) continue;
     if (r.path.rfind("host.", 0) == 0 && !q.input) continue;
-    if (r.path == "host.core_speed" && report.time_share.input == 0) continue;  // decoding keeps up
+    if (r.path == "host.core_speed" && report.time.share.input == 0) continue;  // decoding keeps up
     if (r.path == "threads" && threads == 0 && !all_links) continue;
     const double busy = r.path == "threads" ? threads : kind == kinds.end() ? 0.5 : kind->second;
     double likely = share_of(report, r) * (1 + busy);
-    if (of_cores(r)) likely = std::max(likely, 2 * report.time_share.input);  // before host.core_speed
+    if (of_cores(r)) likely = std::max(likely, 2 * report.time.share.input);  // before host.core_speed
     out.emplace_back(likely, std::move(r));
   }
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -328,8 +328,9 @@ std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
 double elasticity_step(const Question& q) { return (by_arrival(q) ? kStepByArrival : kStep) - 1; }
 
 bool quick_to_vary(const Question& q, const Report& report) {
-  const bool few = q.iterations == 0 && report.devices >= kManyWorkers && report.staleness.max() > 0;
-  return report.simulated_events <= (few ? kMostOfFewRounds : kMostEventsVaried) &&
+  const bool few =
+      q.iterations == 0 && report.setup.devices >= kManyWorkers && report.staleness.all.max() > 0;
+  return report.evaluation.events <= (few ? kMostOfFewRounds : kMostEventsVaried) &&
          q.system.link_count() <= kMostLinksVaried;
 }
 
@@ -344,7 +345,7 @@ void find_bottleneck(const Question& q, Report& report) {
   Resource best;
   double most = -1, sum = 0, cores = 0;
   for (Resource& r : candidates(q, report)) {
-    double slope = perturbed.slope(r, report.devices);
+    double slope = perturbed.slope(r, report.setup.devices);
     if (of_cores(r)) cores += slope;
     if (r.path == "host.core_speed") slope = std::max(0.0, slope - cores);
     sum += slope;
@@ -353,20 +354,21 @@ void find_bottleneck(const Question& q, Report& report) {
   }
   Report::Bottleneck& b = report.bottleneck;
   b.resource = best.path;
-  b.share = best.path == "compute" ? report.time_share.compute : share_of(report, best);
+  b.share = best.path == "compute" ? report.time.share.compute : share_of(report, best);
   b.elasticity = most;
   double now = 0, without = 0;
   in_parallel(2, 2, [&](std::size_t i) {
     (i == 0 ? now : without) =
-        i == 0 ? perturbed.now(report) : perturbed.rate(best, best.most(), report.devices);
+        i == 0 ? perturbed.now(report) : perturbed.rate(best, best.most(), report.setup.devices);
   });
   b.gain_if_unlimited = Perturbed::gain(without, now);
-  b.explanation = fmt::format("1 % more of {} gives {:.2f} % more samples/s, no limit to it {:+.0f} %{}",
-                              best.path, most, 100 * *b.gain_if_unlimited,
-                              report.busiest_link.name.empty()
-                                  ? ""
-                                  : fmt::format("; the busiest link is {} ({:.0f} %)",
-                                                report.busiest_link.name, 100 * report.busiest_link.busy));
+  b.explanation =
+      fmt::format("1 % more of {} gives {:.2f} % more samples/s, no limit to it {:+.0f} %{}", best.path, most,
+                  100 * *b.gain_if_unlimited,
+                  report.network.busiest.name.empty()
+                      ? ""
+                      : fmt::format("; the busiest link is {} ({:.0f} %)", report.network.busiest.name,
+                                    100 * report.network.busiest.busy));
 }
 
 }  // namespace tandem::answers

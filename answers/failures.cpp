@@ -59,19 +59,19 @@ std::vector<double> elastic_rates(const Question& q, const Report& report, Faili
   job.rates = {1};
   while (job.rates.size() < kMost && static_cast<int64_t>(job.rates.size()) < job.nodes &&
          (job.rates.size() == 1 || expected_times(job).waiting > kRare)) {
-    const auto rate = rate_without(q, report.devices, static_cast<int64_t>(job.rates.size()));
+    const auto rate = rate_without(q, report.setup.devices, static_cast<int64_t>(job.rates.size()));
     if (!rate) break;
-    job.rates.push_back(*rate / report.samples_per_second);
+    job.rates.push_back(*rate / report.rate.samples_per_second);
   }
   return job.rates;
 }
 
 FailingJob failing_job(const Question& q, const Failures& f, const Report& report, double step, Goodput& g) {
-  const Cluster cluster = make_cluster(q.system, report.devices);
+  const Cluster cluster = make_cluster(q.system, report.setup.devices);
   FailingJob job;
   job.nodes = cluster.nodes;
   double failures = 0;  // a second, of all
-  if (f.device_mtbf > 0) failures += static_cast<double>(report.devices) / f.device_mtbf;
+  if (f.device_mtbf > 0) failures += static_cast<double>(report.setup.devices) / f.device_mtbf;
   if (f.node_mtbf > 0) failures += static_cast<double>(cluster.nodes) / f.node_mtbf;
   g.mtbf = 1 / failures;
   job.node_mtbf = g.mtbf * static_cast<double>(job.nodes);
@@ -136,10 +136,11 @@ void add_goodput(const Question& q, const Failures& f, Report& report) {
   Goodput g;
   g.checkpoint_bytes = checkpoint_bytes(q);
   const bool stored = f.checkpoint && f.restart;  // nothing depends on the storage
-  const double transfer = stored ? 0 : checkpoint_seconds(q, report.devices);
+  const double transfer = stored ? 0 : checkpoint_seconds(q, report.setup.devices);
   g.checkpoint = f.checkpoint.value_or(transfer);
   g.restart = f.restart.value_or(transfer);
-  const double step = static_cast<double>(report.samples_per_iteration) / report.samples_per_second;
+  const double step =
+      static_cast<double>(report.setup.samples_per_iteration) / report.rate.samples_per_second;
   FailingJob job = failing_job(q, f, report, step, g);
   if (!f.checkpoint && job.nodes > 1 && q.system.host().shared_storage.bytes_per_second == 0)
     report.notes.push_back(
@@ -151,19 +152,19 @@ void add_goodput(const Question& q, const Failures& f, Report& report) {
   if (f.repair > 0) {
     const std::vector<double> elastic = elastic_rates(q, report, job);
     if (elastic.size() > 1) {
-      g.fewer_devices = devices_without(q, report.devices, 1);
-      g.fewer_samples_per_second = elastic[1] * report.samples_per_second;
+      g.fewer_devices = devices_without(q, report.setup.devices, 1);
+      g.fewer_samples_per_second = elastic[1] * report.rate.samples_per_second;
     } else if (f.elastic) {
       report.notes.push_back("the job cannot run with one node fewer, so it waits for failed nodes");
     }
-    add_alternatives(g, job, elastic, report.seed);
+    add_alternatives(g, job, elastic, report.evaluation.seed);
     if (f.elastic) job.rates = elastic;
   }
   const FailureTimes t = expected_times(job);
   g.times = {t.useful, t.checkpoints, t.repeated, t.restarts, t.waiting, t.fewer_nodes};
   g.share = t.useful;
-  g.share_by_events = simulated_goodput(job, report.seed);
-  g.samples_per_second = g.share * report.samples_per_second;
+  g.share_by_events = simulated_goodput(job, report.evaluation.seed);
+  g.samples_per_second = g.share * report.rate.samples_per_second;
   report.goodput = g;
 }
 

@@ -143,10 +143,11 @@ class Fitting {
 
 std::string add_remedies(const Question& question, std::vector<Report>& reports) {
   if (std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.fits; })) return "";
-  const auto most = std::max_element(reports.begin(), reports.end(),
-                                     [](const Report& a, const Report& b) { return a.devices < b.devices; });
+  const auto most = std::max_element(reports.begin(), reports.end(), [](const Report& a, const Report& b) {
+    return a.setup.devices < b.setup.devices;
+  });
   if (most == reports.end()) return "";
-  const Request p = question.request(most->devices);
+  const Request p = question.request(most->setup.devices);
   const ResolvedScheme sharded = resolve_scheme("zero:stage=3", Place{});
   most->remedies = remedies(p, most->memory, sharded, Fitting(question, p.devices).all());
   return fit_text(p, most->memory, most->remedies);

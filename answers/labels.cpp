@@ -68,7 +68,7 @@ std::string changed_system(const std::string& name, const Changes& changes) {
 }
 
 std::string report_input(const Report& report, std::string_view key) {
-  for (const auto& [name, value] : report.inputs) {
+  for (const auto& [name, value] : report.setup.inputs) {
     if (name == key) return value;
   }
   return "";
@@ -84,29 +84,32 @@ std::string report_batch(const Report& report) {
                                   [](const RoleMemory& m) { return m.role.rfind("stage ", 0) == 0; });
   const bool micro = !report_input(report, "scheme.microbatches").empty() || stages;
   const bool mean = !report_input(report, "batch_split").empty();
-  return fmt::format("{} sample{} per {}{}", report.batch_per_device, report.batch_per_device == 1 ? "" : "s",
-                     micro ? "micro-batch" : "device", mean ? " on average" : "");
+  return fmt::format("{} sample{} per {}{}", report.setup.batch_per_device,
+                     report.setup.batch_per_device == 1 ? "" : "s", micro ? "micro-batch" : "device",
+                     mean ? " on average" : "");
 }
 
 std::string report_title(const Report& report) {
   std::string out =
       fmt::format("{} on {}, {}, {}, {}", report_input(report, "model"), report_system(report),
                   report_input(report, "scheme"), report_input(report, "precision"), report_batch(report));
-  for (const auto& [key, value] : report.inputs) {
+  for (const auto& [key, value] : report.setup.inputs) {
     if (key.rfind("memory.", 0) == 0) out += ", " + input_words(key, value);
   }
   return out;
 }
 
-std::string engine_word(const Report& report) { return report.engine == "exec" ? "executed" : "predicted"; }
+std::string engine_word(const Report& report) {
+  return report.evaluation.engine == "exec" ? "executed" : "predicted";
+}
 
 std::vector<std::pair<std::string, std::string>> label_parts(const Report& report) {
   std::vector<std::pair<std::string, std::string>> out;
-  for (const auto& [key, value] : report.inputs) {
+  for (const auto& [key, value] : report.setup.inputs) {
     if (key == "devices" || key == "system_label" || key.rfind("set.", 0) == 0) continue;
     if (key == "scheme") {  // its options follow it, wherever they are
       out.emplace_back(key, value);
-      for (const auto& [option, setting] : report.inputs) {
+      for (const auto& [option, setting] : report.setup.inputs) {
         if (option.rfind("scheme.", 0) == 0) out.emplace_back(option, input_words(option, setting));
       }
     } else if (key.rfind("scheme.", 0) != 0) {
@@ -125,15 +128,16 @@ std::vector<std::string> distinguishing_labels(const std::vector<Report>& report
     }
     return std::string();
   };
-  const bool both = std::any_of(reports.begin(), reports.end(),
-                                [&](const Report& r) { return r.engine != reports[0].engine; });
+  const bool both = std::any_of(reports.begin(), reports.end(), [&](const Report& r) {
+    return r.evaluation.engine != reports[0].evaluation.engine;
+  });
   std::vector<std::string> out;
   for (const Report& r : reports) {
     std::string label = both ? engine_word(r) : "";
     for (const auto& [key, text] : label_parts(r)) {
       if (both && (key == "system" || key == "input")) continue;  // two names for one machine
       const bool differs = std::any_of(reports.begin(), reports.end(), [&](const Report& other) {
-        if (other.engine != r.engine && !in_title(key)) return false;
+        if (other.evaluation.engine != r.evaluation.engine && !in_title(key)) return false;
         const bool option = key.rfind("scheme.", 0) == 0;
         if (option && report_input(other, "scheme") != report_input(r, "scheme")) return false;
         return words(other, key) != text;
@@ -151,7 +155,7 @@ std::string title_beside(const Report& report, const Report& other) {
   for (const auto& part : label_parts(report)) {
     const bool said = in_title(part.first) || part.first.rfind("memory.", 0) == 0;
     const bool option = part.first.rfind("scheme.", 0) == 0;  // says nothing about another scheme
-    if (said || report.engine != other.engine) continue;
+    if (said || report.evaluation.engine != other.evaluation.engine) continue;
     if (option && report_input(report, "scheme") != report_input(other, "scheme")) continue;
     if (std::find(theirs.begin(), theirs.end(), part) == theirs.end())
       rest += (rest.empty() ? "" : ", ") + part.second;

@@ -20,7 +20,7 @@ std::string lack_words(const std::string& name, const std::string& value);
 /// "5090-2x with rtx-pro-6000, on devices 0,1"; the name if nothing changed.
 std::string changed_system(const std::string& name, const Changes& changes);
 
-/// The value of one of Report::inputs, "" when absent.
+/// The value of one of Report::Setup::inputs, "" when absent.
 std::string report_input(const Report& report, std::string_view key);
 
 /// The system with its changes: of a report whose inputs have no "system_label", its name.

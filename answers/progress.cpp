@@ -54,7 +54,7 @@ class Answer {
     p_.models = shape_.models;
     p_.period = shape_.period;
     p_.mixing = shape_.mixing;
-    p_.delay = mean_delay(program, report.staleness);
+    p_.delay = mean_delay(program, report.staleness.all);
   }
 
   TrainingProgress progress() {
@@ -148,9 +148,9 @@ class Answer {
       rate *= p_.goodput.value_or(1);
       return rate > 0 ? std::optional(*p_.samples / rate) : std::nullopt;
     };
-    p_.seconds = over(report_.samples_per_second);
-    p_.seconds_low = over(report_.interval.high);
-    p_.seconds_high = over(report_.interval.low);
+    p_.seconds = over(report_.rate.samples_per_second);
+    p_.seconds_low = over(report_.rate.interval.high);
+    p_.seconds_high = over(report_.rate.interval.low);
     const bool budget = p_.target != TrainingProgress::Target::loss;
     if (budget && p_.seconds && p_.efficiency && *p_.efficiency > 0)
       p_.seconds_as_far = *p_.seconds / *p_.efficiency;

@@ -60,9 +60,10 @@ Swap swap_parts(const ReportPair& pair) {
   const std::string from = only_model(*asked_a), to = only_model(*asked_b);
   if (from.empty() || to.empty() || from == to) return {};
   const auto over_a = [&](const std::optional<double>& rate) {
-    return rate ? std::optional(*rate / a.samples_per_second) : std::nullopt;
+    return rate ? std::optional(*rate / a.rate.samples_per_second) : std::nullopt;
   };
-  return {over_a(rate_with(*asked_a, to, a.devices)), over_a(rate_with(*asked_b, from, b.devices))};
+  return {over_a(rate_with(*asked_a, to, a.setup.devices)),
+          over_a(rate_with(*asked_b, from, b.setup.devices))};
 }
 
 }  // namespace tandem::answers

@@ -34,8 +34,9 @@ std::string twice(const Question& q, const Report& last) {
   const std::string& bound = last.bottleneck.resource;
   for (const Resource& resource : resources_of(q)) {
     if (resource.path != bound) continue;
-    const double rate = rate_with(q, resource, 2, last.devices);
-    const double now = q.measured ? rate_with(q, resource, 1, last.devices) : last.samples_per_second;
+    const double rate = rate_with(q, resource, 2, last.setup.devices);
+    const double now =
+        q.measured ? rate_with(q, resource, 1, last.setup.devices) : last.rate.samples_per_second;
     const std::string words = bound == "latency"                     ? "Half the latency of messages"
                               : bound == "timers"                    ? "Half the least timeout"
                               : bound == "launch"                    ? "Launches in half the time"
@@ -56,11 +57,11 @@ std::string without_sockets(const Question& q, const Report& last) {
   sets.emplace_back("network.transport.name", "rdma");
   try {
     const System system = q.system.with(sets);
-    Request p = request_on(q, system, last.devices);
+    Request p = request_on(q, system, last.setup.devices);
     const auto rate = try_rate(p);
-    if (!rate || *rate < 1.01 * last.samples_per_second) return "";
+    if (!rate || *rate < 1.01 * last.rate.samples_per_second) return "";
     return fmt::format("RDMA instead of sockets would give {} (--set network.transport.name=rdma). ",
-                       gain(*rate, last.samples_per_second));
+                       gain(*rate, last.rate.samples_per_second));
   } catch (const InputError&) {
     return "";  // this network knows no such transport
   }
@@ -77,16 +78,17 @@ std::string other_system(const Question& q, const Report& last) {
   if (q.system.kinds().size() > 1) return "";  // no one chip
   const std::string wanted = chip(q.system.device(q.system.accelerator(0)));
   std::string best;
-  double rate = 1.05 * last.samples_per_second;
+  double rate = 1.05 * last.rate.samples_per_second;
   for (const std::string& name : list_data("topologies/systems")) {
     if (name == q.system.name()) continue;
     const std::string path = find_data("topologies/systems", "system", name);
     if (read_file(path).find("\"" + wanted) == std::string::npos) continue;  // cheaper than a load
     const System system = System::load(path);
     if (system.accelerators().size() != q.system.accelerators().size() || system.kinds().size() > 1) continue;
-    if (chip(system.device(system.accelerator(0))) != wanted || system.accelerator_count() < last.devices)
+    if (chip(system.device(system.accelerator(0))) != wanted ||
+        system.accelerator_count() < last.setup.devices)
       continue;
-    Request p = q.request(last.devices);
+    Request p = q.request(last.setup.devices);
     p.system = &system;
     p.measured = nullptr;  // on another machine
     const auto other = try_rate(p);
@@ -97,12 +99,12 @@ std::string other_system(const Question& q, const Report& last) {
   }
   if (best.empty()) return "";
   return fmt::format("{} would give {} samples/s (x{:.2f}). ", best, grouped(rate),
-                     rate / last.samples_per_second);
+                     rate / last.rate.samples_per_second);
 }
 
 std::string smaller_format(const Question& q, const Report& last) {
   if (q.anchor || q.precision != Precision::fp32) return "";
-  const auto sorts = device_sorts(q.system, make_cluster(q.system, last.devices));
+  const auto sorts = device_sorts(q.system, make_cluster(q.system, last.setup.devices));
   for (const Precision to : {Precision::tf32, Precision::bf16, Precision::fp16}) {
     const bool faster = std::all_of(sorts.begin(), sorts.end(), [&](const DeviceSort& sort) {
       const Device& device = q.system.device(sort.first);
@@ -110,20 +112,21 @@ std::string smaller_format(const Question& q, const Report& last) {
              1.2 * device.product_peak(Precision::fp32).flops_per_second;
     });
     if (!faster) continue;
-    Request p = q.request(last.devices);
+    Request p = q.request(last.setup.devices);
     p.job.precision = to;
     if (const auto rate = try_rate(p))
-      return fmt::format("--precision {} would give {}. ", name(to), gain(*rate, last.samples_per_second));
+      return fmt::format("--precision {} would give {}. ", name(to),
+                         gain(*rate, last.rate.samples_per_second));
   }
   return "";
 }
 
 std::string without_input(const Question& q, const Report& last) {
-  Request p = q.request(last.devices);
+  Request p = q.request(last.setup.devices);
   p.job.input = false;
   const auto rate = try_rate(p);
   if (!rate) return "";
-  return fmt::format("Input that is never late would give {}. ", gain(*rate, last.samples_per_second));
+  return fmt::format("Input that is never late would give {}. ", gain(*rate, last.rate.samples_per_second));
 }
 
 }  // namespace
@@ -135,13 +138,13 @@ void note_idle_settings(const Question& q, Report& report) {
     std::erase(others, setting);
     try {
       const System system = q.system.with(others);
-      Request p = q.request(report.devices);
+      Request p = q.request(report.setup.devices);
       p.system = &system;
       p.measured = nullptr;
       const Report without = simulate(p);
-      const bool same = without.samples_per_second == report.samples_per_second &&
+      const bool same = without.rate.samples_per_second == report.rate.samples_per_second &&
                         without.memory.capacity == report.memory.capacity &&
-                        without.interval.low == report.interval.low;
+                        without.rate.interval.low == report.rate.interval.low;
       if (same) report.notes.push_back(set_option(setting.first, setting.second) + " changes nothing");
     } catch (const InputError&) {
       // Without it the question has no answer, so it matters.
@@ -171,9 +174,9 @@ std::string closing_line(const Question& q, const std::vector<Report>& reports) 
     out += twice(q, last) + without_sockets(q, last);
     if (!q.anchor && q.sets.empty()) out += other_system(q, last);
   }
-  if (last.calibrated && !q.anchor) {
+  if (last.basis.calibrated && !q.anchor) {
     out += fmt::format("Calibrated by {}.", q.profile);
-  } else if (q.anchor && !last.calibrated) {
+  } else if (q.anchor && !last.basis.calibrated) {
     out += "Uncalibrated: the anchor cannot be met.";
   } else if (q.anchor) {
     out += fmt::format("Anchored at {} samples/s on {} device{}.", grouped(q.anchor->rate), q.anchor->devices,

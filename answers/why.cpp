@@ -27,19 +27,19 @@ struct Cause {
   double (*share)(const Report&);
 };
 constexpr Cause kCauses[] = {
-    {"computes for", [](const Report& r) { return r.time_share.compute - r.slowed; }},
-    {"loses to collectives that slow its kernels", [](const Report& r) { return r.slowed; }},
-    {"waits for the host's launches for", [](const Report& r) { return r.time_share.launch; }},
-    {"waits for communication for", [](const Report& r) { return r.time_share.exposed_communication; }},
-    {"waits for slower workers for", [](const Report& r) { return r.time_share.waiting; }},
-    {"waits for other stages for", [](const Report& r) { return r.time_share.bubble; }},
-    {"waits for input for", [](const Report& r) { return r.time_share.input; }},
-    {"waits for the server's processor for", [](const Report& r) { return r.time_share.server; }},
-    {"is idle for", [](const Report& r) { return r.time_share.idle; }}};
+    {"computes for", [](const Report& r) { return r.time.share.compute - r.time.slowed; }},
+    {"loses to collectives that slow its kernels", [](const Report& r) { return r.time.slowed; }},
+    {"waits for the host's launches for", [](const Report& r) { return r.time.share.launch; }},
+    {"waits for communication for", [](const Report& r) { return r.time.share.exposed_communication; }},
+    {"waits for slower workers for", [](const Report& r) { return r.time.share.waiting; }},
+    {"waits for other stages for", [](const Report& r) { return r.time.share.bubble; }},
+    {"waits for input for", [](const Report& r) { return r.time.share.input; }},
+    {"waits for the server's processor for", [](const Report& r) { return r.time.share.server; }},
+    {"is idle for", [](const Report& r) { return r.time.share.idle; }}};
 constexpr std::size_t kComputes = 0, kSlowed = 1, kCommunication = 3, kWaits = 4;
 
 double step_seconds(const Report& r) {
-  return static_cast<double>(r.samples_per_iteration) / r.samples_per_second;
+  return static_cast<double>(r.setup.samples_per_iteration) / r.rate.samples_per_second;
 }
 
 /// Milliseconds.
@@ -57,7 +57,7 @@ std::string times(double count) {
 std::string differences(const Report& r, const Report& other) {
   std::string out;
   int count = 0;
-  for (const auto& [key, value] : r.inputs) {
+  for (const auto& [key, value] : r.setup.inputs) {
     if (key == "devices" || key == "model" || key.rfind("system", 0) == 0) continue;
     const bool option = key.rfind("scheme.", 0) == 0;
     if (option && report_input(r, "scheme") != report_input(other, "scheme")) continue;
@@ -72,7 +72,7 @@ std::string differences(const Report& r, const Report& other) {
 /// The change of its system, if that is all that `r` has and `other` lacks; else empty names.
 std::pair<std::string, std::string> sole_change(const Report& r, const Report& other) {
   std::pair<std::string, std::string> out;
-  for (const auto& [key, value] : r.inputs) {
+  for (const auto& [key, value] : r.setup.inputs) {
     if (key.rfind("set.", 0) != 0 || report_input(other, key) == value) continue;
     if (!out.first.empty()) return {};
     out = {key.substr(4), value};
@@ -132,7 +132,7 @@ struct Unlimited {
 /// The busiest link of a kind in a report.
 std::optional<std::pair<LinkUse, LinkId>> busiest(const Report& r, const System& system,
                                                   const std::string& kind) {
-  for (const LinkUse& use : r.links) {
+  for (const LinkUse& use : r.network.links) {
     for (LinkId id = 0; id < system.link_count(); ++id) {
       if (system.link_kind(id) == kind && system.link(id).name == use.name) return std::make_pair(use, id);
     }
@@ -154,14 +154,14 @@ Unlimited unlimited_for(const Question& q, const Report& slow, const Report& fas
   };
   std::stable_sort(out.kinds.begin(), out.kinds.end(),
                    [&](const Resource& a, const Resource& b) { return busy(a) < busy(b); });
-  out.rate = rate_without(q, out.kinds, slow.devices);
+  out.rate = rate_without(q, out.kinds, slow.setup.devices);
   const double most_of_the_way =
-      slow.samples_per_second + 0.8 * (fast.samples_per_second - slow.samples_per_second);
+      slow.rate.samples_per_second + 0.8 * (fast.rate.samples_per_second - slow.rate.samples_per_second);
   const double goal = std::min(0.98 * out.rate, most_of_the_way);
   for (std::size_t i = 0; i < out.kinds.size();) {
     auto fewer = out.kinds;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    const double rate = rate_without(q, fewer, slow.devices);
+    const double rate = rate_without(q, fewer, slow.setup.devices);
     if (rate < goal) {
       ++i;
     } else {
@@ -184,16 +184,17 @@ std::string listed(const std::vector<std::string>& words) {
 std::string in_the_way(const Report& slow, const Report& fast, const Question* q) {
   const std::string where = place_of(slow, fast);
   if (q == nullptr || q->system.link_count() > kMostLinksVaried) {
-    if (slow.links.empty()) return "";
-    return fmt::format("; {} {} is {:.0f} % busy", where, slow.links[0].name, 100 * slow.links[0].busy);
+    if (slow.network.links.empty()) return "";
+    return fmt::format("; {} {} is {:.0f} % busy", where, slow.network.links[0].name,
+                       100 * slow.network.links[0].busy);
   }
   const Unlimited unlimited = unlimited_for(*q, slow, fast);
-  const double missing = fast.samples_per_second - slow.samples_per_second;
-  if (unlimited.kinds.empty() || unlimited.rate - slow.samples_per_second < 0.1 * missing) {
-    Request p = request_on(*q, q->system, slow.devices);
+  const double missing = fast.rate.samples_per_second - slow.rate.samples_per_second;
+  if (unlimited.kinds.empty() || unlimited.rate - slow.rate.samples_per_second < 0.1 * missing) {
+    Request p = request_on(*q, q->system, slow.setup.devices);
     p.speeds.latency = kEndless;
     const double rate = throughput(p);
-    const bool helps = rate - slow.samples_per_second >= 0.1 * missing;
+    const bool helps = rate - slow.rate.samples_per_second >= 0.1 * missing;
     return fmt::format("; {} no link is too narrow{}", where,
                        helps ? fmt::format(": messages without latency would give {}", grouped(rate)) : "");
   }
@@ -205,7 +206,7 @@ std::string in_the_way(const Report& slow, const Report& fast, const Question* q
     const auto link = busiest(slow, q->system, kind);
     if (!link) continue;
     const auto& [use, id] = *link;
-    const double crossings = ring_crossings(*q, slow.devices, id);
+    const double crossings = ring_crossings(*q, slow.setup.devices, id);
     ring = ring || crossings > 0;
     links.push_back(fmt::format("the {} link {} ({} usable, {:.0f} % busy){}", kind, use.name,
                                 to_text(Bandwidth{q->system.usable(id)}), 100 * use.busy,
@@ -251,10 +252,10 @@ std::string change(double ratio) {
 /// The entry of kCauses with the largest part of the difference. Waiting for communication and kernels slowed
 /// by collectives are one cause, described by the larger.
 std::size_t main_cause(const Report& a, const Report& b) {
-  const double sign = a.samples_per_second < b.samples_per_second ? 1 : -1;
+  const double sign = a.rate.samples_per_second < b.rate.samples_per_second ? 1 : -1;
   std::vector<double> saved;  // seconds per sample
   for (const Cause& c : kCauses)
-    saved.push_back(sign * (c.share(a) / a.samples_per_second - c.share(b) / b.samples_per_second));
+    saved.push_back(sign * (c.share(a) / a.rate.samples_per_second - c.share(b) / b.rate.samples_per_second));
   double &slowed = saved[kSlowed], &waited = saved[kCommunication];
   (slowed > waited ? slowed : waited) += std::max(0.0, std::min(slowed, waited));
   return static_cast<std::size_t>(std::max_element(saved.begin(), saved.end()) - saved.begin());
@@ -263,33 +264,36 @@ std::size_t main_cause(const Report& a, const Report& b) {
 /// Of unchanged machines with different numbers of devices: steps and their parts have different sample
 /// counts.
 std::string unlike_counts(const Report& a, const Report& b) {
-  const double ratio = b.samples_per_second / a.samples_per_second;
-  const double each = ratio * static_cast<double>(a.devices) / static_cast<double>(b.devices);
+  const double ratio = b.rate.samples_per_second / a.rate.samples_per_second;
+  const double each = ratio * static_cast<double>(a.setup.devices) / static_cast<double>(b.setup.devices);
   const Report::Interval interval = ratio_interval(a, b);
   return fmt::format(
       "{}: {} device{} {} {} against {} ({} -> {} samples/s; ratio {:.2f}, 90 % interval {:.2f} .. {:.2f}), "
       "{:.2f}x a device",
-      report_input(b, "model"), b.devices, b.devices == 1 ? " is" : "s are", change(ratio), place_of(b, a),
-      a.devices, grouped(a.samples_per_second), grouped(b.samples_per_second), ratio, interval.low,
-      interval.high, each);
+      report_input(b, "model"), b.setup.devices, b.setup.devices == 1 ? " is" : "s are", change(ratio),
+      place_of(b, a), a.setup.devices, grouped(a.rate.samples_per_second), grouped(b.rate.samples_per_second),
+      ratio, interval.low, interval.high, each);
 }
 
 }  // namespace
 
 Reason why(const ReportPair& pair) {
   const Report &a = pair.a, &b = pair.b;
-  if (a.engine != b.engine || !(a.samples_per_second > 0) || !(b.samples_per_second > 0)) return {};
-  if (a.devices != b.devices) return {unlike_counts(a, b), {}};
-  const double ratio = b.samples_per_second / a.samples_per_second;
+  if (a.evaluation.engine != b.evaluation.engine || !(a.rate.samples_per_second > 0) ||
+      !(b.rate.samples_per_second > 0))
+    return {};
+  if (a.setup.devices != b.setup.devices) return {unlike_counts(a, b), {}};
+  const double ratio = b.rate.samples_per_second / a.rate.samples_per_second;
   const Report::Interval interval = ratio_interval(a, b);
   Reason out;
   out.text = fmt::format(
       "{} on {} device{}: {} {} ({} -> {} samples/s; ratio {:.2f}, 90 % interval {:.2f} .. "
       "{:.2f})",
-      report_input(b, "model"), b.devices, b.devices == 1 ? "" : "s", change(ratio), place_of(b, a),
-      grouped(a.samples_per_second), grouped(b.samples_per_second), ratio, interval.low, interval.high);
+      report_input(b, "model"), b.setup.devices, b.setup.devices == 1 ? "" : "s", change(ratio),
+      place_of(b, a), grouped(a.rate.samples_per_second), grouped(b.rate.samples_per_second), ratio,
+      interval.low, interval.high);
   out.swap = swap_parts(pair);
-  const double share = std::min(a.time_share.compute - a.slowed, b.time_share.compute - b.slowed);
+  const double share = std::min(a.time.share.compute - a.time.slowed, b.time.share.compute - b.time.slowed);
   const std::string both =
       share >= 0.5 ? fmt::format("; both compute for at least {:.0f} % of a step", 100 * share) : "";
   if (std::abs(ratio - 1) < kSame) {
@@ -302,8 +306,8 @@ Reason why(const ReportPair& pair) {
   out.text += fmt::format(", because a step {} {} instead of {} ms", kCauses[cause].words,
                           two_digits(after * share_of(b)), two_digits(before * share_of(a)));
   const Report &slow = ratio > 1 ? a : b, &fast = ratio > 1 ? b : a;
-  if (cause == kWaits && !slow.waiting_for.empty())
-    out.text += fmt::format(", most for {}", slow.waiting_for[0].first);
+  if (cause == kWaits && !slow.time.waiting_for.empty())
+    out.text += fmt::format(", most for {}", slow.time.waiting_for[0].first);
   if (cause == kCommunication || cause == kSlowed)
     out.text += in_the_way(slow, fast, ratio > 1 ? pair.asked_a : pair.asked_b);
   out.text +=

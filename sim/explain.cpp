@@ -25,8 +25,8 @@ namespace {
 /// The busiest link that the measured job itself uses: with concurrent jobs it may not be the busiest of all.
 LinkUse own_busiest(const Report& r, const Simulated& run) {
   const BoundProgram& plan = run.bound.plan;
-  if (r.links.empty() || plan.measured_roles == 0 || !is_static(*run.program))
-    return r.links.empty() ? LinkUse{} : r.links.front();
+  if (r.network.links.empty() || plan.measured_roles == 0 || !is_static(*run.program))
+    return r.network.links.empty() ? LinkUse{} : r.network.links.front();
   std::set<std::string> own;
   for (uint32_t role = 0; role < plan.measured_roles; ++role) {
     for (const auto& of_class : plan.roles[role].transfer) {
@@ -37,9 +37,9 @@ LinkUse own_busiest(const Report& r, const Simulated& run) {
       }
     }
   }
-  const auto at = std::find_if(r.links.begin(), r.links.end(),
+  const auto at = std::find_if(r.network.links.begin(), r.network.links.end(),
                                [&](const LinkUse& use) { return own.contains(use.name); });
-  return at == r.links.end() ? LinkUse{} : *at;
+  return at == r.network.links.end() ? LinkUse{} : *at;
 }
 
 /// "worker 1 on gpu1", with the device's model where the job has several.
@@ -65,7 +65,8 @@ std::set<std::pair<uint32_t, uint32_t>> shown_instances(const Report& r, const T
   const auto awaited =
       std::max_element(trace.awaited.begin(), trace.awaited.end(),
                        [](const auto& a, const auto& b) { return a.second.ps < b.second.ps; });
-  if (!r.waiting_for.empty() && r.waiting_for.front().second > kNoticeable && awaited != trace.awaited.end())
+  if (!r.time.waiting_for.empty() && r.time.waiting_for.front().second > kNoticeable &&
+      awaited != trace.awaited.end())
     std::stable_partition(entries.begin(), entries.end(), [&](const auto& e) {
       return e.first.second == 0 && (e.first.first == 0 || e.first.first == awaited->first);
     });
@@ -108,9 +109,10 @@ void add_timeline(Report& r, const Simulated& run) {
 }
 
 std::string too_wide(const Report& r, const Request& p) {
-  return fmt::format("{} device{}: an interval of a factor of {:.0f} says next to nothing; {}", r.devices,
-                     r.devices == 1 ? "" : "s", r.interval.high / r.interval.low,
-                     r.calibrated && !p.anchor
+  return fmt::format("{} device{}: an interval of a factor of {:.0f} says next to nothing; {}",
+                     r.setup.devices, r.setup.devices == 1 ? "" : "s",
+                     r.rate.interval.high / r.rate.interval.low,
+                     r.basis.calibrated && !p.anchor
                          ? "the profile's kernels are far from this model's, or were measured in few or "
                            "disturbed runs: tandem measure, without --quick, on an idle machine"
                          : "a measured rate (--anchor) would narrow it");
@@ -133,7 +135,7 @@ std::vector<std::string> extrapolates(const Request& p, const Bound& bound, cons
 /// That a figure which decides differs from host to host.
 void note_host(Report& r, const Request& p) {
   constexpr double kWorthTelling = 0.05;
-  const double spread = host_spread(p), share = r.time_share.exposed_communication + r.time_share.server;
+  const double spread = host_spread(p), share = r.time.share.exposed_communication + r.time.share.server;
   if (spread * share < kWorthTelling) return;
   r.notes.push_back(
       fmt::format("{} reach each other through the host's memory, where hosts differ by a factor of {:.0f}: "
@@ -230,18 +232,18 @@ void explain(Report& r, const Request& p, const Simulation& simulation, const Si
   const Device& device = p.system->device(p.system->accelerator(0));
   add_time_shares(r, run.trace, run.bound, [&](uint32_t worker) { return worker_name(p, cluster, worker); });
   add_links(r, run.bound.plan, run.trace, p.system->nodes(), p.system->kinds());
-  r.busiest_link = own_busiest(r, run);
+  r.network.busiest = own_busiest(r, run);
   r.largest_share_is_bottleneck();
-  r.calibrated = p.anchor ? anchored : run.bound.measured.has_value();  // by a profile of this machine
-  r.incast = run.bound.incast;
-  r.errors = error_sources(r, p, run.bound.error, link_error(r, p, simulation, run));
-  r.interval = interval(r.samples_per_second, r.errors);
-  if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
-  r.extrapolates = extrapolates(p, run.bound, cluster);
+  r.basis.calibrated = p.anchor ? anchored : run.bound.measured.has_value();  // by a profile of this machine
+  r.network.incast = run.bound.incast;
+  r.rate.errors = error_sources(r, p, run.bound.error, link_error(r, p, simulation, run));
+  r.rate.interval = interval(r.rate.samples_per_second, r.rate.errors);
+  if (says_nothing(r.rate.interval.low, r.rate.interval.high)) r.notes.push_back(too_wide(r, p));
+  r.basis.extrapolates = extrapolates(p, run.bound, cluster);
   note_stragglers(r, p, cluster, run.bound.plan);
   note_pauses(r, p, run);
   note_host(r, p);
-  for (const IncastRound& round : r.incast) {
+  for (const IncastRound& round : r.network.incast) {
     if (worth_telling(round)) r.notes.push_back(incast_text(round));
   }
   if (const std::string note = scheme_remark(p, device); !note.empty()) r.notes.push_back(note);

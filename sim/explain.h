@@ -11,7 +11,7 @@
 
 namespace tandem::sim {
 
-/// Everything that was asked, by name, as Report::inputs.
+/// Everything that was asked, by name, as Report::Setup::inputs.
 std::vector<std::pair<std::string, std::string>> resolved_inputs(const Request& prediction);
 
 /// Fills the report's time shares, links, bottleneck (by the largest share), interval, notes, extrapolations

@@ -91,7 +91,7 @@ std::vector<ErrorSource> link_parts(const Report& r, const Request& p) {
   if (const double spread = host_spread(p); spread > 0)
     out.push_back({fmt::format("hosts like that of {}", system), spread});
   const double recalled = recalled_spread(*p.system);
-  if (recalled > 0 && make_cluster(*p.system, r.devices).nodes > 1)
+  if (recalled > 0 && make_cluster(*p.system, r.setup.devices).nodes > 1)
     out.push_back({fmt::format("network of {}, recalled", system), recalled});
   return out;
 }
@@ -137,12 +137,12 @@ double host_spread(const Request& p) {
 LinkError link_error(const Report& r, const Request& p, const Simulation& simulation, const Simulated& run) {
   if (!sends(run.bound.plan)) return {};
   if (run.trace.events > kMostEvents) {
-    const double all = r.time_share.exposed_communication * in_quadrature(link_parts(r, p));
+    const double all = r.time.share.exposed_communication * in_quadrature(link_parts(r, p));
     return {all, all};
   }
   const double slower = simulation.rate_if(run, kNormal90);
   const double below = std::max(0.0, std::log(run.rate / slower)) / kNormal90;
-  const double exposed = r.time_share.exposed_communication;
+  const double exposed = r.time.share.exposed_communication;
   if (exposed < kLittle) return {below, exposed / kNormal90};
   const double faster = simulation.rate_if(run, -kNormal90);
   return {below, std::max(0.0, std::log(faster / run.rate)) / kNormal90};
@@ -150,9 +150,9 @@ LinkError link_error(const Report& r, const Request& p, const Simulation& simula
 
 std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const CostError& costs,
                                        const LinkError& links) {
-  const TimeShare& t = r.time_share;
+  const TimeShare& t = r.time.share;
   std::set<std::string> architectures;
-  for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, r.devices)))
+  for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, r.setup.devices)))
     architectures.insert(p.system->device(sort.first).architecture);
   std::vector<ErrorSource> out = {{std::string(kRunToRun), kRunSpread}};
   const std::string kernels =
@@ -167,18 +167,18 @@ std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const 
   add_links(out, r, p, links);
   if (t.server > 0) out.push_back({fmt::format("servers on {}", p.system->name()), t.server * kServing});
   double waits = 0;
-  for (const IncastRound& round : r.incast) waits += round.delay_seconds;
+  for (const IncastRound& round : r.network.incast) waits += round.delay_seconds;
   if (waits > 0)
     out.push_back({fmt::format("timeouts on {}", p.system->name()),
-                   std::min(waits / r.iteration_median, t.exposed_communication + t.server) * kTimeouts});
-  if (r.slowed > 0) out.push_back({"kernels beside collectives", r.slowed * kBeside});
+                   std::min(waits / r.iteration.median, t.exposed_communication + t.server) * kTimeouts});
+  if (r.time.slowed > 0) out.push_back({"kernels beside collectives", r.time.slowed * kBeside});
   if (has_experts(*p.job.graph)) out.push_back({fmt::format("experts of {}", p.job.graph->name()), kExperts});
   if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kServing});
-  if (r.devices > 1)
+  if (r.setup.devices > 1)
     out.push_back({fmt::format("{} on several devices", p.job.scheme->name),
                    costs.several.value_or(p.job.scheme->overheads.unmeasured ? kUnmeasuredFramework
                                                                              : kSeveralDevices)});
-  if (const int64_t nodes = make_cluster(*p.system, r.devices).nodes; nodes > 1) {
+  if (const int64_t nodes = make_cluster(*p.system, r.setup.devices).nodes; nodes > 1) {
     out.push_back({fmt::format("{} nodes", nodes), kPerDoubling * std::log2(static_cast<double>(nodes))});
   }
   return out;

@@ -78,7 +78,7 @@ std::string link_group(std::string_view link, const std::vector<KindOfNode>& kin
 void add_links(Report& report, const BoundProgram& plan, const Trace& trace, int64_t nodes,
                const std::vector<KindOfNode>& kinds) {
   const double wall = trace.makespan.seconds();
-  std::vector<LinkUse>& links = report.links;
+  std::vector<LinkUse>& links = report.network.links;
   for (std::size_t i = 0; i < trace.link_bytes.size(); ++i) {
     const double bytes = trace.link_bytes[i];
     if (bytes <= 0) continue;
@@ -88,7 +88,7 @@ void add_links(Report& report, const BoundProgram& plan, const Trace& trace, int
   std::stable_sort(links.begin(), links.end(),
                    [](const LinkUse& a, const LinkUse& b) { return a.busy > b.busy; });
   if (links.size() <= kMostLinks) return;
-  report.link_groups = groups_of(links, kinds, nodes > 1);
+  report.network.groups = groups_of(links, kinds, nodes > 1);
   links.resize(kMostLinks);
 }
 

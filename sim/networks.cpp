@@ -15,8 +15,8 @@ void add_shares(Report& r, const Report& part, double weight) {
       &TimeShare::compute, &TimeShare::launch, &TimeShare::exposed_communication,
       &TimeShare::waiting, &TimeShare::bubble, &TimeShare::input,
       &TimeShare::server,  &TimeShare::idle};
-  for (const auto share : kShares) r.time_share.*share += weight * part.time_share.*share;
-  r.slowed += weight * part.slowed;
+  for (const auto share : kShares) r.time.share.*share += weight * part.time.share.*share;
+  r.time.slowed += weight * part.time.slowed;
   const auto add_named = [&](std::vector<NamedShare>& to, const std::vector<NamedShare>& from) {
     for (const auto& [name, share] : from) {
       const auto at = std::find_if(to.begin(), to.end(), [&](const auto& t) { return t.first == name; });
@@ -27,19 +27,19 @@ void add_shares(Report& r, const Report& part, double weight) {
     }
     std::stable_sort(to.begin(), to.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   };
-  add_named(r.communication_kinds, part.communication_kinds);
-  add_named(r.waiting_for, part.waiting_for);
+  add_named(r.time.communication_kinds, part.time.communication_kinds);
+  add_named(r.time.waiting_for, part.time.waiting_for);
 }
 
 /// A kind of kernel is named by the pass that takes most of it in one of the networks.
 void add_kernels(Report& r, const Report& part, double weight) {
-  for (KernelShare k : part.kernels) {
+  for (KernelShare k : part.time.kernels) {
     k.share *= weight;
     k.heaviest *= weight;
-    const auto at = std::find_if(r.kernels.begin(), r.kernels.end(),
+    const auto at = std::find_if(r.time.kernels.begin(), r.time.kernels.end(),
                                  [&](const KernelShare& known) { return known.kind == k.kind; });
-    if (at == r.kernels.end()) {
-      r.kernels.push_back(k);
+    if (at == r.time.kernels.end()) {
+      r.time.kernels.push_back(k);
     } else {
       at->share += k.share;
       if (at->heaviest_pass == k.heaviest_pass)
@@ -48,21 +48,22 @@ void add_kernels(Report& r, const Report& part, double weight) {
         at->heaviest = k.heaviest, at->heaviest_pass = k.heaviest_pass;
     }
   }
-  std::stable_sort(r.kernels.begin(), r.kernels.end(),
+  std::stable_sort(r.time.kernels.begin(), r.time.kernels.end(),
                    [](const auto& a, const auto& b) { return a.share > b.share; });
 }
 
 void add_links(Report& r, const Report& part, double weight) {
-  for (const LinkUse& use : part.links) {
-    const auto at =
-        std::find_if(r.links.begin(), r.links.end(), [&](const LinkUse& l) { return l.name == use.name; });
-    LinkUse& link = at != r.links.end() ? *at : r.links.emplace_back(LinkUse{use.name, 0, {}});
+  for (const LinkUse& use : part.network.links) {
+    const auto at = std::find_if(r.network.links.begin(), r.network.links.end(),
+                                 [&](const LinkUse& l) { return l.name == use.name; });
+    LinkUse& link =
+        at != r.network.links.end() ? *at : r.network.links.emplace_back(LinkUse{use.name, 0, {}});
     link.busy += weight * use.busy;
     link.bytes = link.bytes + use.bytes;
   }
-  std::stable_sort(r.links.begin(), r.links.end(),
+  std::stable_sort(r.network.links.begin(), r.network.links.end(),
                    [](const LinkUse& a, const LinkUse& b) { return a.busy > b.busy; });
-  if (!r.links.empty()) r.busiest_link = r.links.front();
+  if (!r.network.links.empty()) r.network.busiest = r.network.links.front();
 }
 
 void add_remarks(std::vector<std::string>& to, const std::vector<std::string>& from) {
@@ -73,10 +74,10 @@ void add_remarks(std::vector<std::string>& to, const std::vector<std::string>& f
 
 /// The same source errs in the same direction in every network, and counts by its share of the time.
 void add_errors(Report& r, const Report& part, double weight) {
-  for (const ErrorSource& e : part.errors) {
-    auto at = std::find_if(r.errors.begin(), r.errors.end(),
+  for (const ErrorSource& e : part.rate.errors) {
+    auto at = std::find_if(r.rate.errors.begin(), r.rate.errors.end(),
                            [&](const ErrorSource& known) { return known.source == e.source; });
-    if (at == r.errors.end()) at = r.errors.insert(at, {e.source, 0});
+    if (at == r.rate.errors.end()) at = r.rate.errors.insert(at, {e.source, 0});
     if (e.above || at->above) at->above = at->sigma_above() + weight * e.sigma_above();
     at->sigma += weight * e.sigma;
   }
@@ -88,12 +89,12 @@ void add_network(Report& r, const Report& part, double weight, double steps) {
   add_links(r, part, weight);
   add_errors(r, part, weight);
   add_remarks(r.notes, part.notes);
-  add_remarks(r.extrapolates, part.extrapolates);
-  r.iteration_median += steps * part.iteration_median;
-  r.iteration_p05 += steps * part.iteration_p05;
-  r.iteration_p95 += steps * part.iteration_p95;
-  r.simulated_events += part.simulated_events;
-  r.calibrated = r.calibrated && part.calibrated;
+  add_remarks(r.basis.extrapolates, part.basis.extrapolates);
+  r.iteration.median += steps * part.iteration.median;
+  r.iteration.p05 += steps * part.iteration.p05;
+  r.iteration.p95 += steps * part.iteration.p95;
+  r.evaluation.events += part.evaluation.events;
+  r.basis.calibrated = r.basis.calibrated && part.basis.calibrated;
 }
 
 }  // namespace
@@ -140,21 +141,23 @@ MemoryUse memory_in_turn(const std::vector<MemoryUse>& networks) {
 void add_networks(Report& r, const std::vector<Network>& networks, const std::vector<Report>& each) {
   const Report& first = each.front();
   double seconds = 0;  // of a sample
-  for (std::size_t i = 0; i < each.size(); ++i) seconds += networks[i].passes / each[i].samples_per_second;
-  r.samples_per_iteration = first.samples_per_iteration;
-  r.evaluator = first.evaluator;
-  r.evaluator_reason = first.evaluator_reason;
-  r.samples_per_second = 1 / seconds;
-  r.tokens_per_second = r.samples_per_second * first.tokens_per_second / first.samples_per_second;
+  for (std::size_t i = 0; i < each.size(); ++i)
+    seconds += networks[i].passes / each[i].rate.samples_per_second;
+  r.setup.samples_per_iteration = first.setup.samples_per_iteration;
+  r.evaluation.evaluator = first.evaluation.evaluator;
+  r.evaluation.reason = first.evaluation.reason;
+  r.rate.samples_per_second = 1 / seconds;
+  r.rate.tokens_per_second =
+      r.rate.samples_per_second * first.rate.tokens_per_second / first.rate.samples_per_second;
   r.staleness = first.staleness;
   r.timeline = first.timeline;
-  r.calibrated = true;
+  r.basis.calibrated = true;
   for (std::size_t i = 0; i < each.size(); ++i) {
-    const double of_sample = networks[i].passes / each[i].samples_per_second;
+    const double of_sample = networks[i].passes / each[i].rate.samples_per_second;
     add_network(r, each[i], of_sample / seconds,
-                of_sample * static_cast<double>(r.samples_per_iteration) / each[i].iteration_median);
+                of_sample * static_cast<double>(r.setup.samples_per_iteration) / each[i].iteration.median);
   }
-  r.interval = interval(r.samples_per_second, r.errors);
+  r.rate.interval = interval(r.rate.samples_per_second, r.rate.errors);
   r.largest_share_is_bottleneck();
 }
 

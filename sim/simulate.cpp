@@ -60,11 +60,11 @@ void check_arguments(const Request& p) {
 /// The question's inputs.
 Report asked(const Request& p) {
   Report r;
-  r.devices = p.devices;
-  r.batch_per_device = p.job.batch;
-  r.seed = p.seed;
-  r.recipe = p.job.scheme->recipe.name;
-  r.inputs = resolved_inputs(p);
+  r.setup.devices = p.devices;
+  r.setup.batch_per_device = p.job.batch;
+  r.evaluation.seed = p.seed;
+  r.basis.recipe = p.job.scheme->recipe.name;
+  r.setup.inputs = resolved_inputs(p);
   for (const std::string& fault : p.system->faults()) r.notes.push_back("fault: " + fault);
   return r;
 }
@@ -125,17 +125,17 @@ double all_reduces(const Request& p, const Program& program) {
 }
 
 void add_rates(Report& r, const Request& p, const Simulated& run) {
-  r.evaluator = run.trace.evaluator;
-  r.evaluator_reason = run.trace.reason;
-  r.simulated_events = run.trace.events;
-  r.all_reduces_per_step = all_reduces(p, *run.program);
-  r.samples_per_second = run.rate;
-  r.tokens_per_second = run.rate * static_cast<double>(p.job.graph->tokens_per_sample());
-  r.iteration_median = quantile(run.lengths, 0.5);
-  r.iteration_p05 = quantile(run.lengths, 0.05);
-  r.iteration_p95 = quantile(run.lengths, 0.95);
-  r.staleness = run.trace.staleness;
-  r.staleness_by_worker = run.trace.staleness_by_worker;
+  r.evaluation.evaluator = run.trace.evaluator;
+  r.evaluation.reason = run.trace.reason;
+  r.evaluation.events = run.trace.events;
+  r.network.all_reduces_per_step = all_reduces(p, *run.program);
+  r.rate.samples_per_second = run.rate;
+  r.rate.tokens_per_second = run.rate * static_cast<double>(p.job.graph->tokens_per_sample());
+  r.iteration.median = quantile(run.lengths, 0.5);
+  r.iteration.p05 = quantile(run.lengths, 0.05);
+  r.iteration.p95 = quantile(run.lengths, 0.95);
+  r.staleness.all = run.trace.staleness;
+  r.staleness.by_worker = run.trace.staleness_by_worker;
 }
 
 /// The fewest devices that the scheme can use and that hold the model; beyond one node whole nodes, since a
@@ -152,9 +152,9 @@ int64_t speedup_base(const Request& p, const std::function<MemoryUse(int64_t)>& 
 
 /// For a job that `base` devices train at `rate` by itself.
 void add_speedup(Report& r, int64_t base, double rate) {
-  r.speedup = r.samples_per_second / rate;
-  r.speedup_base_devices = base;
-  r.scaling_efficiency = r.speedup * static_cast<double>(base) / static_cast<double>(r.devices);
+  r.scaling.speedup = r.rate.samples_per_second / rate;
+  r.scaling.base_devices = base;
+  r.scaling.efficiency = r.scaling.speedup * static_cast<double>(base) / static_cast<double>(r.setup.devices);
 }
 
 struct ScaledRun {
@@ -174,7 +174,7 @@ ScaledRun add_run(Report& r, const Request& p, const Simulation& simulation) {
 /// For networks trained alternately (sim/networks.h).
 Report simulate_in_turn(const Request& p) {
   Report r = asked(p);
-  r.samples_per_iteration = checked_mul(p.job.batch, p.devices, "the samples of a step");
+  r.setup.samples_per_iteration = checked_mul(p.job.batch, p.devices, "the samples of a step");
   r.memory = memory_on(p, p.devices);
   r.memory_by_role = {{"worker", p.devices, r.memory}};
   r.fits = !p.check_memory || r.memory.may_fit();
@@ -183,7 +183,7 @@ Report simulate_in_turn(const Request& p) {
   std::vector<Report> each;
   for (const Network& network : networks) {
     each.push_back(simulate(network.prediction));
-    if (each.back().staleness.max() > 0)
+    if (each.back().staleness.all.max() > 0)
       throw InputError(
           fmt::format("--then needs workers that step together; under {} each goes on "
                       "by itself",
@@ -192,7 +192,7 @@ Report simulate_in_turn(const Request& p) {
   add_networks(r, networks, each);
   Request base = p;
   base.devices = speedup_base(p, [&](int64_t devices) { return memory_on(p, devices); });
-  add_speedup(r, base.devices, base.devices == p.devices ? r.samples_per_second : throughput(base));
+  add_speedup(r, base.devices, base.devices == p.devices ? r.rate.samples_per_second : throughput(base));
   return r;
 }
 
@@ -225,7 +225,7 @@ Report simulate_rate(const Request& p) {
   check_arguments(p);
   Report r = asked(p);
   const auto [run, scale] = add_run(r, p, Simulation(p));
-  r.samples_per_iteration = std::llround(samples_of_all(*run.program));
+  r.setup.samples_per_iteration = std::llround(samples_of_all(*run.program));
   return r;
 }
 
@@ -239,7 +239,7 @@ Report simulate(const Request& p) {
   Memories memories(p, simulation);
   add_memory(r, memories, cluster, program);
   note_batches(r, p, simulation, cluster);
-  r.samples_per_iteration = std::llround(samples_of_all(*program));
+  r.setup.samples_per_iteration = std::llround(samples_of_all(*program));
   r.fits = !p.check_memory || r.memory.may_fit();
   note_memory(r, p, *program);
   if (!r.fits) return r;
@@ -252,7 +252,7 @@ Report simulate(const Request& p) {
   const bool same = p.devices == base && p.beside.empty();
   add_speedup(r, base, same ? run.rate : simulation.run(base, scale).rate);
   if (run.program != program) add_memory(r, memories, cluster, run.program);  // of the gathered buckets
-  if (!p.beside.empty()) r.side_by_side = simulation.side_by_side(p.devices, scale, run.rate);
+  if (!p.beside.empty()) r.rate.side_by_side = simulation.side_by_side(p.devices, scale, run.rate);
   return r;
 }
 

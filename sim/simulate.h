@@ -16,7 +16,7 @@ Report simulate(const Request& prediction);
 /// simulate(), for one network.
 Report simulate_rate(const Request& prediction);
 
-/// Only Report::samples_per_second, without checking memory. Throws as simulate() does.
+/// Only Report::rate.samples_per_second, without checking memory. Throws as simulate() does.
 double throughput(const Request& prediction);
 
 /// The factor on compute costs that makes the prediction meet its anchor; 1 without one.

@@ -48,7 +48,7 @@ void add_time_shares(Report& report, const Trace& t, const Bound& bound,
   total -= t.filling.seconds();  // a training does that once
   if (total <= 0) return;
   const auto share = [&](Wait wait) { return t.exposed_to(wait).seconds() / total; };
-  TimeShare& s = report.time_share;
+  TimeShare& s = report.time.share;
   s.compute = t.busy[static_cast<int>(Lane::compute)].seconds() / total;
   s.launch = share(Wait::launch);
   s.exposed_communication = share(Wait::communication);
@@ -59,15 +59,15 @@ void add_time_shares(Report& report, const Trace& t, const Bound& bound,
   s.idle = share(Wait::idle);
   for (int move = 0; move < kMoves; ++move) {
     if (t.moved[move].ps > 0)
-      report.communication_kinds.emplace_back(move_name(move), t.moved[move].seconds() / total);
+      report.time.communication_kinds.emplace_back(move_name(move), t.moved[move].seconds() / total);
   }
-  largest_first(report.communication_kinds);
+  largest_first(report.time.communication_kinds);
   for (const auto& [worker, time] : t.awaited)
-    if (time.ps > 0) report.waiting_for.emplace_back(who(worker), time.seconds() / total);
-  largest_first(report.waiting_for);
-  if (report.waiting_for.size() > kMostAwaited) report.waiting_for.resize(kMostAwaited);
-  report.slowed = std::min(s.compute, bound.slowed_seconds * t.timed_iterations() / total);
-  report.kernels = kernel_shares(bound, s.compute - report.slowed);
+    if (time.ps > 0) report.time.waiting_for.emplace_back(who(worker), time.seconds() / total);
+  largest_first(report.time.waiting_for);
+  if (report.time.waiting_for.size() > kMostAwaited) report.time.waiting_for.resize(kMostAwaited);
+  report.time.slowed = std::min(s.compute, bound.slowed_seconds * t.timed_iterations() / total);
+  report.time.kernels = kernel_shares(bound, s.compute - report.time.slowed);
 }
 
 }  // namespace tandem::sim

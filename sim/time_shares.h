@@ -10,7 +10,7 @@
 
 namespace tandem::sim {
 
-/// Fills Report::time_share, communication_kinds, waiting_for, kernels and slowed. `who` names a worker.
+/// Fills Report::time. `who` names a worker.
 void add_time_shares(Report& report, const Trace& trace, const Bound& bound,
                      const std::function<std::string(uint32_t)>& who);
 

@@ -64,10 +64,11 @@ std::string sharding_words(int64_t sharding) {
 
 /// The exposed communication of a step, largest part first.
 std::string communication_words(const Report& r) {
-  const double share = r.time_share.exposed_communication;
+  const double share = r.time.share.exposed_communication;
   if (share < 0.005) return "communication is hidden by compute";
   std::string most;
-  if (r.communication_kinds.size() > 1) most = fmt::format(", most for {}", r.communication_kinds[0].first);
+  if (r.time.communication_kinds.size() > 1)
+    most = fmt::format(", most for {}", r.time.communication_kinds[0].first);
   return fmt::format("communication that compute does not hide takes {} of a step{}", of_step(share), most);
 }
 
@@ -75,7 +76,7 @@ Table choices_table(const Advice& advice) {
   const auto any = [&](auto test) { return std::any_of(advice.ranked.begin(), advice.ranked.end(), test); };
   const bool again = any([](const Choice& c) { return !(c.recompute == Recompute{}); });
   const bool offloads = any([](const Choice& c) { return c.offload.any(); });
-  const bool tokens = any([](const Choice& c) { return c.report.tokens_per_second > 0; });
+  const bool tokens = any([](const Choice& c) { return c.report.rate.tokens_per_second > 0; });
   std::vector<Column> columns = {{"", true}, {"scheme"}, {"devices", true}, {"batch", true}, {"precision"}};
   if (again) columns.push_back({"recompute"});
   if (offloads) columns.push_back({"offload"});
@@ -90,10 +91,11 @@ Table choices_table(const Advice& advice) {
                                     std::string(name(c.candidate.precision))};
     if (again) row.push_back(c.recompute.text());
     if (offloads) row.push_back(c.offload.text());
-    row.insert(row.end(), {memory_cell(r.memory), grouped(r.samples_per_second)});
-    if (tokens) row.push_back(grouped(r.tokens_per_second));
-    row.insert(row.end(), {fmt::format("{} .. {}", grouped(r.interval.low), grouped(r.interval.high)),
-                           time_cell(r.time_share)});
+    row.insert(row.end(), {memory_cell(r.memory), grouped(r.rate.samples_per_second)});
+    if (tokens) row.push_back(grouped(r.rate.tokens_per_second));
+    row.insert(row.end(),
+               {fmt::format("{} .. {}", grouped(r.rate.interval.low), grouped(r.rate.interval.high)),
+                time_cell(r.time.share)});
     table.add(std::move(row));
   }
   return table;
@@ -155,7 +157,7 @@ std::string aims_lines(const Advice& advice) {
 std::string larger_text(const Advice& advice, const Space& space) {
   if (!advice.larger) return "";
   const Advice::Larger& l = *advice.larger;
-  const double now = advice.ranked[0].report.samples_per_second;
+  const double now = advice.ranked[0].report.rate.samples_per_second;
   return fmt::format(
       "A larger batch is worth more: {} samples in a step instead of {} would give {} samples/s ({:+.0f} %) "
       "with "
@@ -167,7 +169,7 @@ std::string larger_text(const Advice& advice, const Space& space) {
 /// Schemes that were not asked for and are far slower are not mentioned.
 bool worth_a_line(const Outcome& o, const Advice& advice, const Space& space) {
   if (space.schemes != exact_schemes()) return true;
-  return std::max(o.rate, o.at_most) >= 0.5 * advice.ranked[0].report.samples_per_second;
+  return std::max(o.rate, o.at_most) >= 0.5 * advice.ranked[0].report.rate.samples_per_second;
 }
 
 }  // namespace
@@ -191,7 +193,7 @@ std::vector<std::string> reasons(const Choice& choice, const AdviceContext& cont
                               c.chunks > 1    ? fmt::format(" and {} chunks a stage", c.chunks)
                               : c.zero_bubble ? ", weight gradients delayed into its gaps"
                                               : "",
-                              of_step(r.time_share.bubble)));
+                              of_step(r.time.share.bubble)));
   if (c.expert > 1) out.push_back(fmt::format("experts are dealt over {} devices", c.expert));
   if (c.context > 1) out.push_back(fmt::format("{} devices divide every sequence", c.context));
   if (c.replicas > 1)
@@ -284,10 +286,10 @@ NamedCells csv_row(const Choice& choice, std::size_t rank) {
           {"recompute", choice.recompute.text()},
           {"offload", choice.offload.text()},
           {"memory_bytes", std::to_string(r.memory.needed().n)},
-          {"samples_per_second", real(r.samples_per_second)},
-          {"samples_per_second_low", real(r.interval.low)},
-          {"samples_per_second_high", real(r.interval.high)},
-          {"tokens_per_second", r.tokens_per_second > 0 ? real(r.tokens_per_second) : ""},
+          {"samples_per_second", real(r.rate.samples_per_second)},
+          {"samples_per_second_low", real(r.rate.interval.low)},
+          {"samples_per_second_high", real(r.rate.interval.high)},
+          {"tokens_per_second", r.rate.tokens_per_second > 0 ? real(r.rate.tokens_per_second) : ""},
           {"bottleneck", r.bottleneck.resource},
           {"goodput_share", r.goodput ? real(r.goodput->share) : ""},
           {"seconds_to_target", r.progress && r.progress->seconds ? real(*r.progress->seconds) : ""}};
@@ -296,25 +298,26 @@ NamedCells csv_row(const Choice& choice, std::size_t rank) {
 JsonWriter choice_json(const Choice& choice, std::size_t rank, const AdviceContext& context) {
   const Candidate& c = choice.candidate;
   const Report& r = choice.report;
-  const TimeShare& t = r.time_share;
-  JsonWriter out = {{"rank", rank},
-                    {"scheme", c.scheme},
-                    {"learns_as_one_worker", learns_as_one(resolve_scheme(c.scheme, Place{}))},
-                    {"devices", c.devices},
-                    {"batch_per_device", c.batch},
-                    {"micro_batches", c.micro_batches},
-                    {"replicas", c.replicas},
-                    {"tensor", c.tensor},
-                    {"pipeline", c.pipeline},
-                    {"expert", c.expert},
-                    {"context", c.context},
-                    {"precision", name(c.precision)},
-                    {"recompute", choice.recompute.text()},
-                    {"offload", choice.offload.text()},
-                    {"samples_per_second", r.samples_per_second},
-                    {"samples_per_second_interval",
-                     {{"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}}}};
-  if (r.tokens_per_second > 0) out["tokens_per_second"] = r.tokens_per_second;
+  const TimeShare& t = r.time.share;
+  JsonWriter out = {
+      {"rank", rank},
+      {"scheme", c.scheme},
+      {"learns_as_one_worker", learns_as_one(resolve_scheme(c.scheme, Place{}))},
+      {"devices", c.devices},
+      {"batch_per_device", c.batch},
+      {"micro_batches", c.micro_batches},
+      {"replicas", c.replicas},
+      {"tensor", c.tensor},
+      {"pipeline", c.pipeline},
+      {"expert", c.expert},
+      {"context", c.context},
+      {"precision", name(c.precision)},
+      {"recompute", choice.recompute.text()},
+      {"offload", choice.offload.text()},
+      {"samples_per_second", r.rate.samples_per_second},
+      {"samples_per_second_interval",
+       {{"low", r.rate.interval.low}, {"high", r.rate.interval.high}, {"level", r.rate.interval.level}}}};
+  if (r.rate.tokens_per_second > 0) out["tokens_per_second"] = r.rate.tokens_per_second;
   out["memory_bytes_per_device"] = {{"total", r.memory.needed().n}, {"capacity", r.memory.capacity.n}};
   out["time_share"] = {
       {"compute", t.compute}, {"launch", t.launch}, {"exposed_communication", t.exposed_communication},

@@ -131,12 +131,12 @@ Table op_table(const std::vector<OpPair>& pairs, const std::string& a_name, cons
 std::string largest_disagreement(const OpComparison& comparison, const Report& a, const Report& b) {
   if (comparison.ops.empty()) return "";
   const OpPair& p = comparison.ops[0];
-  const bool apart = a.engine != b.engine;
+  const bool apart = a.evaluation.engine != b.evaluation.engine;
   return fmt::format("Largest disagreement: {} ({}): {} {} ms, {} {} ms{}{}.", p.label, p.lane,
                      apart ? engine_word(a) : "A", milliseconds(p.a), apart ? engine_word(b) : "B",
                      milliseconds(p.b), p.a > 0 ? " (" + percent(p) + ")" : "",
-                     a.iteration_median > 0 ? fmt::format(", {:.1f} % of an iteration",
-                                                          100 * std::abs(p.difference()) / a.iteration_median)
+                     a.iteration.median > 0 ? fmt::format(", {:.1f} % of an iteration",
+                                                          100 * std::abs(p.difference()) / a.iteration.median)
                                             : "");
 }
 

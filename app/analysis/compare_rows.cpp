@@ -30,23 +30,23 @@ JsonWriter side_json(const Report& r) {
   JsonWriter out = {{"title", report_title(r)},
                     {"model", report_input(r, "model")},
                     {"system", report_system(r)},
-                    {"devices", r.devices},
-                    {"engine", r.engine},
+                    {"devices", r.setup.devices},
+                    {"engine", r.evaluation.engine},
                     {"fits", r.fits},
-                    {"samples_per_iteration", r.samples_per_iteration}};
+                    {"samples_per_iteration", r.setup.samples_per_iteration}};
   if (r.fits) {
-    out["samples_per_second"] = r.samples_per_second;
+    out["samples_per_second"] = r.rate.samples_per_second;
     out["samples_per_second_interval"] = {
-        {"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}};
-    out["scaling_efficiency"] = r.scaling_efficiency;
+        {"low", r.rate.interval.low}, {"high", r.rate.interval.high}, {"level", r.rate.interval.level}};
+    out["scaling_efficiency"] = r.scaling.efficiency;
     out["bottleneck"] = r.bottleneck.resource;
-    out["speedup_base_devices"] = r.speedup_base_devices;
+    out["speedup_base_devices"] = r.scaling.base_devices;
   } else {
     out["samples_per_second"] = nullptr;
     out["needs_bytes"] = r.memory.needed().n;
   }
   out["memory_bytes_per_device"] = r.memory.needed().n;
-  if (r.tokens_per_second > 0) out["tokens_per_second"] = r.tokens_per_second;
+  if (r.rate.tokens_per_second > 0) out["tokens_per_second"] = r.rate.tokens_per_second;
   if (r.goodput) out["goodput_share"] = r.goodput->share;
   if (r.progress) out["progress"] = progress_json(*r.progress);
   return out;
@@ -67,16 +67,16 @@ NamedCells csv_row(const ReportPair& pair) {
   const auto real = [](bool there, double v) { return there ? fmt::format("{:.9g}", v) : ""; };
   const auto truth = [](bool v) { return v ? "true" : "false"; };
   return {{"model", report_input(x, "model")},
-          {"devices", std::to_string(x.devices)},
+          {"devices", std::to_string(x.setup.devices)},
           {"a_system", report_system(x)},
           {"b_system", report_system(y)},
-          {"a_samples_per_second", real(x.fits, x.samples_per_second)},
-          {"b_samples_per_second", real(y.fits, y.samples_per_second)},
-          {"ratio", real(both, y.samples_per_second / x.samples_per_second)},
+          {"a_samples_per_second", real(x.fits, x.rate.samples_per_second)},
+          {"b_samples_per_second", real(y.fits, y.rate.samples_per_second)},
+          {"ratio", real(both, y.rate.samples_per_second / x.rate.samples_per_second)},
           {"ratio_low", real(both, ratio.low)},
           {"ratio_high", real(both, ratio.high)},
-          {"a_scaling_efficiency", real(x.fits, x.scaling_efficiency)},
-          {"b_scaling_efficiency", real(y.fits, y.scaling_efficiency)},
+          {"a_scaling_efficiency", real(x.fits, x.scaling.efficiency)},
+          {"b_scaling_efficiency", real(y.fits, y.scaling.efficiency)},
           {"a_memory_bytes", std::to_string(x.memory.needed().n)},
           {"b_memory_bytes", std::to_string(y.memory.needed().n)},
           {"a_bottleneck", x.fits ? x.bottleneck.resource : ""},
@@ -85,19 +85,19 @@ NamedCells csv_row(const ReportPair& pair) {
           {"only_links_and_host_changed_ratio", real(swap.rest.has_value(), swap.rest.value_or(0))},
           {"a_scheme", report_input(x, "scheme")},
           {"b_scheme", report_input(y, "scheme")},
-          {"a_engine", x.engine},
-          {"b_engine", y.engine},
-          {"a_batch_per_device", std::to_string(x.batch_per_device)},
-          {"b_batch_per_device", std::to_string(y.batch_per_device)},
+          {"a_engine", x.evaluation.engine},
+          {"b_engine", y.evaluation.engine},
+          {"a_batch_per_device", std::to_string(x.setup.batch_per_device)},
+          {"b_batch_per_device", std::to_string(y.setup.batch_per_device)},
           {"a_fits", truth(x.fits)},
           {"b_fits", truth(y.fits)},
-          {"a_samples_per_second_low", real(x.fits, x.interval.low)},
-          {"a_samples_per_second_high", real(x.fits, x.interval.high)},
-          {"b_samples_per_second_low", real(y.fits, y.interval.low)},
-          {"b_samples_per_second_high", real(y.fits, y.interval.high)},
-          {"a_staleness_mean", real(x.fits, x.staleness.mean())},
-          {"b_staleness_mean", real(y.fits, y.staleness.mean())},
-          {"b_devices", std::to_string(y.devices)},
+          {"a_samples_per_second_low", real(x.fits, x.rate.interval.low)},
+          {"a_samples_per_second_high", real(x.fits, x.rate.interval.high)},
+          {"b_samples_per_second_low", real(y.fits, y.rate.interval.low)},
+          {"b_samples_per_second_high", real(y.fits, y.rate.interval.high)},
+          {"a_staleness_mean", real(x.fits, x.staleness.all.mean())},
+          {"b_staleness_mean", real(y.fits, y.staleness.all.mean())},
+          {"b_devices", std::to_string(y.setup.devices)},
           {"a_seconds_to_target", seconds_to_target(x)},
           {"b_seconds_to_target", seconds_to_target(y)}};
 }
@@ -122,14 +122,14 @@ JsonWriter board_json(const BoardAnswer& answer) {
 
 void same_base(ReportPair& pair) {
   if (!pair.a.fits || !pair.b.fits) return;
-  const int64_t base = std::max(pair.a.speedup_base_devices, pair.b.speedup_base_devices);
+  const int64_t base = std::max(pair.a.scaling.base_devices, pair.b.scaling.base_devices);
   for (const auto& [report, asked] : {std::pair{&pair.a, pair.asked_a}, std::pair{&pair.b, pair.asked_b}}) {
-    if (report->speedup_base_devices == base || asked == nullptr || report->devices < base) continue;
+    if (report->scaling.base_devices == base || asked == nullptr || report->setup.devices < base) continue;
     const double rate = throughput(asked->request(base));
-    report->speedup = report->samples_per_second / rate;
-    report->scaling_efficiency =
-        report->speedup * static_cast<double>(base) / static_cast<double>(report->devices);
-    report->speedup_base_devices = base;
+    report->scaling.speedup = report->rate.samples_per_second / rate;
+    report->scaling.efficiency =
+        report->scaling.speedup * static_cast<double>(base) / static_cast<double>(report->setup.devices);
+    report->scaling.base_devices = base;
   }
 }
 
@@ -137,8 +137,8 @@ void same_base(ReportPair& pair) {
 std::string reason_text(const ReportPair& pair) {
   const Report &a = pair.a, &b = pair.b;
   if (a.fits && b.fits) return why(pair).text;
-  const std::string model =
-      fmt::format("{} on {} device{}", report_input(b, "model"), b.devices, b.devices == 1 ? "" : "s");
+  const std::string model = fmt::format("{} on {} device{}", report_input(b, "model"), b.setup.devices,
+                                        b.setup.devices == 1 ? "" : "s");
   if (!a.fits && !b.fits)
     return fmt::format("{}: neither holds it, A {}, B {}", model, needs_text(a), needs_text(b));
   return fmt::format("{}: only {} holds it, {} {}", model, a.fits ? "A" : "B", a.fits ? "B" : "A",
@@ -166,13 +166,13 @@ std::string compare_json(const std::vector<ReportPair>& pairs, const Names& name
     const Report &x = pair.a, &y = pair.b;
     const OpComparison ops = compare_ops(x, y);
     const auto ratio = [](double to, double from) { return from > 0 ? to / from : 0.0; };
-    JsonWriter row = {{"devices", x.devices}, {"a", side_json(x)}, {"b", side_json(y)}};
+    JsonWriter row = {{"devices", x.setup.devices}, {"a", side_json(x)}, {"b", side_json(y)}};
     const auto set = [&](const char* key, double value) {
       row[key] = x.fits && y.fits ? JsonWriter::finite_or_null(value) : nullptr;
     };
-    set("samples_per_second_ratio", ratio(y.samples_per_second, x.samples_per_second));
-    set("iteration_ratio", ratio(y.iteration_median, x.iteration_median));
-    set("staleness_mean_difference", y.staleness.mean() - x.staleness.mean());
+    set("samples_per_second_ratio", ratio(y.rate.samples_per_second, x.rate.samples_per_second));
+    set("iteration_ratio", ratio(y.iteration.median, x.iteration.median));
+    set("staleness_mean_difference", y.staleness.all.mean() - x.staleness.all.mean());
     row["memory_ratio"] =
         ratio(static_cast<double>(y.memory.needed().n), static_cast<double>(x.memory.needed().n));
     if (x.fits && y.fits) {
@@ -200,7 +200,7 @@ namespace {
 /// B's samples/s relative to A's; nothing if one does not hold the model, or A is missing.
 std::optional<double> over_base(const OfSeveral& row) {
   if (row.base == nullptr || !row.base->fits || !row.report.fits) return std::nullopt;
-  return row.report.samples_per_second / row.base->samples_per_second;
+  return row.report.rate.samples_per_second / row.base->rate.samples_per_second;
 }
 
 }  // namespace
@@ -209,7 +209,7 @@ Table several_table(const std::vector<OfSeveral>& rows, const std::vector<std::s
   const auto any = [&](auto test) {
     return std::any_of(rows.begin(), rows.end(), [&](const OfSeveral& r) { return test(r.report); });
   };
-  const bool tokens = any([](const Report& r) { return r.tokens_per_second > 0; });
+  const bool tokens = any([](const Report& r) { return r.rate.tokens_per_second > 0; });
   const bool models =
       any([&](const Report& r) { return report_input(r, "model") != report_input(rows[0].report, "model"); });
   std::vector<Column> columns = {{""}};
@@ -225,10 +225,10 @@ Table several_table(const std::vector<OfSeveral>& rows, const std::vector<std::s
     std::vector<std::string> cells = {std::string(1, row.side)};
     if (models) cells.push_back(report_input(r, "model"));
     const auto put = [&](const std::string& text) { cells.push_back(r.fits ? text : "-"); };
-    cells.push_back(std::to_string(r.devices));
-    put(grouped(r.samples_per_second));
-    if (tokens) put(grouped(r.tokens_per_second));
-    put(fmt::format("{} .. {}", grouped(r.interval.low), grouped(r.interval.high)));
+    cells.push_back(std::to_string(r.setup.devices));
+    put(grouped(r.rate.samples_per_second));
+    if (tokens) put(grouped(r.rate.tokens_per_second));
+    put(fmt::format("{} .. {}", grouped(r.rate.interval.low), grouped(r.rate.interval.high)));
     const auto ratio = over_base(row);
     put(ratio ? fmt::format("{:.3f}", *ratio) : "-");
     cells.insert(cells.end(),

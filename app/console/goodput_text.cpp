@@ -42,7 +42,7 @@ std::string away_text(const Report& r, const Goodput& g) {
   if (g.fewer_devices > 0)
     out += fmt::format("; one node fewer would give {} samples/s ({} devices, {:+.1f} %)",
                        grouped(g.fewer_samples_per_second), g.fewer_devices,
-                       100 * (g.fewer_samples_per_second / r.samples_per_second - 1));
+                       100 * (g.fewer_samples_per_second / r.rate.samples_per_second - 1));
   out += fmt::format(". Goodput {} is {}", way_about_failures(g.spares, g.elastic), percent(g.share));
   for (const Goodput::Alternative& a : g.alternatives)
     out += fmt::format(", {} {}", way_about_failures(a.spares, a.elastic), percent(a.share));
@@ -67,7 +67,7 @@ std::string goodput_lines(const Report& r) {
   return fmt::format(
       "With {} a failure occurs every {} on average. {}\nGoodput {}: of the time {} are lost to {}. "
       "Simulated failures give {}.\n{}",
-      plural(r.devices, "device"), seconds_text(g.mtbf), checkpoints_text(g), percent(g.share),
+      plural(r.setup.devices, "device"), seconds_text(g.mtbf), checkpoints_text(g), percent(g.share),
       percent(1 - g.share), times_text(g), percent(g.share_by_events), away_text(r, g));
 }
 

@@ -100,7 +100,8 @@ std::string progress_lines(const std::vector<Report>& reports) {
   for (const Report& r : reports) {
     if (!r.progress) continue;
     last = &*r.progress;
-    if (reports.size() > 1) out += fmt::format("{} device{}: ", r.devices, r.devices == 1 ? "" : "s");
+    if (reports.size() > 1)
+      out += fmt::format("{} device{}: ", r.setup.devices, r.setup.devices == 1 ? "" : "s");
     out += target_line(*last) + otherwise_line(r);
     if (reports.size() > 1 && last->efficiency)
       out += fmt::format("  worth {:.0f} % a sample{}\n", 100 * *last->efficiency,

@@ -17,7 +17,8 @@ namespace {
 double gib(Bytes b) { return static_cast<double>(b.n) / (1 << 30); }
 
 bool any_staleness(const std::vector<Report>& reports) {
-  return std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.staleness.max() > 0; });
+  return std::any_of(reports.begin(), reports.end(),
+                     [](const Report& r) { return r.staleness.all.max() > 0; });
 }
 
 std::string staleness_text(const Histogram& h) {
@@ -59,11 +60,11 @@ std::string needs_text(const Report& r) {
 
 std::string base_text(const std::vector<Report>& reports) {
   for (const Report& r : reports) {
-    if (r.fits && r.speedup_base_devices > 1)
+    if (r.fits && r.scaling.base_devices > 1)
       return fmt::format(
           "Speed-up and efficiency count from {} devices, the fewest (or fewest whole nodes) that hold the "
           "model.",
-          r.speedup_base_devices);
+          r.scaling.base_devices);
   }
   return "";
 }
@@ -71,24 +72,24 @@ std::string base_text(const std::vector<Report>& reports) {
 std::string beyond_perfect_text(const std::vector<Report>& reports) {
   const Report& r = reports.back();
   const auto base = std::find_if(reports.begin(), reports.end(), [&](const Report& x) {
-    return x.fits && x.devices == r.speedup_base_devices && x.devices < r.devices;
+    return x.fits && x.setup.devices == r.scaling.base_devices && x.setup.devices < r.setup.devices;
   });
-  if (base == reports.end() || !r.fits || r.scaling_efficiency < 1.01) return "";
+  if (base == reports.end() || !r.fits || r.scaling.efficiency < 1.01) return "";
   const auto update = [](const Report& x) {
-    const auto at = std::find_if(x.kernels.begin(), x.kernels.end(),
+    const auto at = std::find_if(x.time.kernels.begin(), x.time.kernels.end(),
                                  [](const KernelShare& k) { return k.kind == "optimizer"; });
-    return at == x.kernels.end() ? 0.0 : at->share;
+    return at == x.time.kernels.end() ? 0.0 : at->share;
   };
-  if (update(r) * r.iteration_median > 0.7 * update(*base) * base->iteration_median) return "";
+  if (update(r) * r.iteration.median > 0.7 * update(*base) * base->iteration.median) return "";
   const double launches =
-      base->time_share.launch - r.time_share.launch * r.iteration_median / base->iteration_median;
+      base->time.share.launch - r.time.share.launch * r.iteration.median / base->iteration.median;
   const bool served = update(r) == 0 && report_input(r, "scheme.server") == "cpu";
   return fmt::format(
       "Efficiency above 100 %: the optimiser's update takes {:.0f} % of the step on {} device{}{}, and {}.",
-      100 * update(*base), base->devices, base->devices == 1 ? "" : "s",
+      100 * update(*base), base->setup.devices, base->setup.devices == 1 ? "" : "s",
       launches < 0.005 ? "" : fmt::format(" and its launches some {:.0f} %", 100 * launches),
-      served ? fmt::format("servers do it for {} devices", r.devices)
-             : fmt::format("{} devices divide it", r.devices));
+      served ? fmt::format("servers do it for {} devices", r.setup.devices)
+             : fmt::format("{} devices divide it", r.setup.devices));
 }
 
 std::string bound_by(const Report& r) {
@@ -104,11 +105,11 @@ std::string bound_by(const Report& r) {
 }
 
 std::string rest_of_step(const Report& r) {
-  const TimeShare& t = r.time_share;
+  const TimeShare& t = r.time.share;
   if (!r.fits || r.bottleneck.resource != "compute" || t.compute >= 0.9) return "";
   std::string communication = "communication that compute does not hide";
-  if (!r.communication_kinds.empty())
-    communication += fmt::format(" (most: {})", r.communication_kinds[0].first);
+  if (!r.time.communication_kinds.empty())
+    communication += fmt::format(" (most: {})", r.time.communication_kinds[0].first);
   std::vector<std::pair<double, std::string>> rest = {{t.exposed_communication, communication},
                                                       {t.bubble, "the pipeline's bubble"},
                                                       {t.waiting, "waiting for slower workers"},
@@ -117,8 +118,8 @@ std::string rest_of_step(const Report& r) {
                                                       {t.launch, "the host's launches"},
                                                       {t.idle, "idle"}};
   std::stable_sort(rest.begin(), rest.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::string out = fmt::format("A step on {} device{} computes for {:.0f} % of its time", r.devices,
-                                r.devices == 1 ? "" : "s", 100 * t.compute);
+  std::string out = fmt::format("A step on {} device{} computes for {:.0f} % of its time", r.setup.devices,
+                                r.setup.devices == 1 ? "" : "s", 100 * t.compute);
   for (const auto& [share, words] : rest)
     if (share >= 0.02) out += fmt::format("; {} {:.0f} %", words, 100 * share);
   return out + ".\n";
@@ -133,9 +134,10 @@ std::string memory_line(const Report& report) {
       "gradients {}, optimiser {}, activations beyond them {}, workspace {}, buffers {}, the allocator's "
       "rounding and "
       "cache {}, driver and communication {}.",
-      report.devices, report.devices == 1 ? "" : "s", to_text(m.nvidia_smi), to_text(m.parameters),
-      to_text(m.gradients), to_text(m.optimizer), to_text(m.activations), to_text(m.workspace),
-      to_text(m.buffers), to_text(m.reserved - m.total()), to_text(m.nvidia_smi - m.reserved));
+      report.setup.devices, report.setup.devices == 1 ? "" : "s", to_text(m.nvidia_smi),
+      to_text(m.parameters), to_text(m.gradients), to_text(m.optimizer), to_text(m.activations),
+      to_text(m.workspace), to_text(m.buffers), to_text(m.reserved - m.total()),
+      to_text(m.nvidia_smi - m.reserved));
   if (m.host.n > 0)
     out += fmt::format(" Of the host's memory each device takes {}, a node {} of {}.", to_text(m.host),
                        to_text(m.node.needed),
@@ -162,7 +164,7 @@ std::string within_error_text() {
 
 std::string side_by_side_line(const Report& report) {
   std::vector<std::string> jobs;
-  for (const SharedRate& job : report.side_by_side)
+  for (const SharedRate& job : report.rate.side_by_side)
     jobs.push_back(fmt::format("{} on {} device{} {} samples/s (alone {}, {:+.1f} %)", job.model, job.devices,
                                job.devices == 1 ? "" : "s", grouped(job.shared), grouped(job.alone),
                                std::round(1000 * (job.shared / job.alone - 1)) / 10 + 0.0));
@@ -171,8 +173,8 @@ std::string side_by_side_line(const Report& report) {
 
 Table report_table(const std::vector<Report>& reports) {
   const bool stale = any_staleness(reports);
-  const bool tokens =
-      std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.tokens_per_second > 0; });
+  const bool tokens = std::any_of(reports.begin(), reports.end(),
+                                  [](const Report& r) { return r.rate.tokens_per_second > 0; });
   std::vector<Column> columns = {{"devices", true}, {"samples/s", true}};
   if (tokens) columns.push_back({"tokens/s", true});
   if (tokens) columns.push_back({"global batch", true, true});
@@ -183,15 +185,16 @@ Table report_table(const std::vector<Report>& reports) {
   columns.insert(columns.end(), {{"memory/device", true}, {"bound by"}});
   Table table(columns);
   for (const Report& r : reports) {
-    std::vector<std::string> row = {std::to_string(r.devices)};
+    std::vector<std::string> row = {std::to_string(r.setup.devices)};
     if (r.fits) {
-      row.push_back(grouped(r.samples_per_second));
-      if (tokens) row.push_back(grouped(r.tokens_per_second));
-      if (tokens) row.push_back(whole(r.samples_per_iteration));
-      row.insert(row.end(), {fmt::format("{} .. {}", grouped(r.interval.low), grouped(r.interval.high)),
-                             grouped(r.speedup), fmt::format("{:.0f} %", 100 * r.scaling_efficiency)});
+      row.push_back(grouped(r.rate.samples_per_second));
+      if (tokens) row.push_back(grouped(r.rate.tokens_per_second));
+      if (tokens) row.push_back(whole(r.setup.samples_per_iteration));
+      row.insert(row.end(),
+                 {fmt::format("{} .. {}", grouped(r.rate.interval.low), grouped(r.rate.interval.high)),
+                  grouped(r.scaling.speedup), fmt::format("{:.0f} %", 100 * r.scaling.efficiency)});
       if (failing) row.push_back(goodput_cell(r));
-      if (stale) row.push_back(staleness_text(r.staleness));
+      if (stale) row.push_back(staleness_text(r.staleness.all));
     } else {
       row.resize(columns.size() - 2, "-");
     }
@@ -267,37 +270,37 @@ std::vector<std::string> csv_row(const Report& r) {
                                   report_system(r),
                                   report_input(r, "scheme"),
                                   report_input(r, "precision"),
-                                  r.recipe,
-                                  std::to_string(r.batch_per_device),
-                                  std::to_string(r.samples_per_iteration),
-                                  std::to_string(r.devices),
+                                  r.basis.recipe,
+                                  std::to_string(r.setup.batch_per_device),
+                                  std::to_string(r.setup.samples_per_iteration),
+                                  std::to_string(r.setup.devices),
                                   r.fits ? "true" : "false",
                                   std::to_string(r.memory.needed().n),
                                   std::to_string(r.memory.capacity.n)};
   if (r.fits)
-    row.insert(row.end(), {real(r.samples_per_second),
-                           real(r.interval.low),
-                           real(r.interval.high),
-                           where(r.tokens_per_second > 0, r.tokens_per_second),
-                           real(r.iteration_median),
-                           real(r.speedup),
-                           real(r.scaling_efficiency),
-                           std::to_string(r.speedup_base_devices),
-                           real(r.staleness.mean()),
-                           std::to_string(r.staleness.quantile(0.95)),
-                           std::to_string(r.staleness.max()),
-                           real(r.time_share.compute),
-                           real(r.time_share.launch),
-                           real(r.time_share.exposed_communication),
-                           real(r.time_share.waiting),
-                           real(r.time_share.bubble),
-                           real(r.time_share.input),
-                           real(r.time_share.server),
-                           real(r.time_share.idle),
+    row.insert(row.end(), {real(r.rate.samples_per_second),
+                           real(r.rate.interval.low),
+                           real(r.rate.interval.high),
+                           where(r.rate.tokens_per_second > 0, r.rate.tokens_per_second),
+                           real(r.iteration.median),
+                           real(r.scaling.speedup),
+                           real(r.scaling.efficiency),
+                           std::to_string(r.scaling.base_devices),
+                           real(r.staleness.all.mean()),
+                           std::to_string(r.staleness.all.quantile(0.95)),
+                           std::to_string(r.staleness.all.max()),
+                           real(r.time.share.compute),
+                           real(r.time.share.launch),
+                           real(r.time.share.exposed_communication),
+                           real(r.time.share.waiting),
+                           real(r.time.share.bubble),
+                           real(r.time.share.input),
+                           real(r.time.share.server),
+                           real(r.time.share.idle),
                            r.bottleneck.resource,
                            r.bottleneck.elasticity ? real(*r.bottleneck.elasticity) : "",
                            r.bottleneck.gain_if_unlimited ? real(*r.bottleneck.gain_if_unlimited) : "",
-                           r.calibrated ? "true" : "false",
+                           r.basis.calibrated ? "true" : "false",
                            where(r.training.real, r.training.first_loss),
                            where(r.training.real, r.training.last_loss),
                            where(r.training.real && r.training.accuracy >= 0, r.training.accuracy)});
@@ -345,13 +348,14 @@ Table compare_table(const std::vector<ReportPair>& pairs) {
   for (const auto& [x, y, asked_x, asked_y] : pairs) {
     const Report::Interval interval = x.fits && y.fits ? ratio_interval(x, y) : Report::Interval{};
     std::vector<std::string> row = {
-        x.devices == y.devices ? std::to_string(x.devices) : fmt::format("{} and {}", x.devices, y.devices),
-        where(x.fits, grouped(x.samples_per_second)),
-        where(y.fits, grouped(y.samples_per_second)),
-        where(x.fits && y.fits, fmt::format("{:.3f}", y.samples_per_second / x.samples_per_second)),
+        x.setup.devices == y.setup.devices ? std::to_string(x.setup.devices)
+                                           : fmt::format("{} and {}", x.setup.devices, y.setup.devices),
+        where(x.fits, grouped(x.rate.samples_per_second)),
+        where(y.fits, grouped(y.rate.samples_per_second)),
+        where(x.fits && y.fits, fmt::format("{:.3f}", y.rate.samples_per_second / x.rate.samples_per_second)),
         where(x.fits && y.fits, fmt::format("{:.2f} .. {:.2f}", interval.low, interval.high)),
-        where(x.fits, fmt::format("{:.0f} %", 100 * x.scaling_efficiency)),
-        where(y.fits, fmt::format("{:.0f} %", 100 * y.scaling_efficiency)),
+        where(x.fits, fmt::format("{:.0f} %", 100 * x.scaling.efficiency)),
+        where(y.fits, fmt::format("{:.0f} %", 100 * y.scaling.efficiency)),
         memory_text(x.memory),
         memory_text(y.memory),
         bound_by(x),

@@ -225,9 +225,9 @@ struct Runs {
 
   explicit Runs(const std::vector<Report>& all, std::size_t first = 0, std::size_t step = 1) {
     for (std::size_t i = first; i < all.size(); i += step) {
-      samples_per_second.push_back(all[i].samples_per_second);
-      staleness.merge(all[i].staleness);
-      merge(by_worker, all[i].staleness_by_worker);
+      samples_per_second.push_back(all[i].rate.samples_per_second);
+      staleness.merge(all[i].staleness.all);
+      merge(by_worker, all[i].staleness.by_worker);
     }
   }
   double fastest() const { return *std::max_element(samples_per_second.begin(), samples_per_second.end()); }
@@ -269,8 +269,8 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   Report out = simulate(p);
   for (p.seed = 2; p.seed <= runs; ++p.seed) {
     const Report other = simulate(p);
-    out.staleness.merge(other.staleness);
-    merge(out.staleness_by_worker, other.staleness_by_worker);
+    out.staleness.all.merge(other.staleness.all);
+    merge(out.staleness.by_worker, other.staleness.by_worker);
   }
   return out;
 }
@@ -334,26 +334,27 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
     r.floor = r.executed != 0 ? std::abs(of(even) - of(odd)) / r.executed : 0;
     rows.push_back(std::move(r));
   };
-  add("samples_per_second", predicted.samples_per_second, [](const Runs& r) { return r.fastest(); });
+  add("samples_per_second", predicted.rate.samples_per_second, [](const Runs& r) { return r.fastest(); });
   rows[0].median = median(all.samples_per_second);
   rows[0].interval = true;
-  rows[0].low = predicted.interval.low;
-  rows[0].high = predicted.interval.high;
-  rows[0].covered = rows[0].executed >= predicted.interval.low && rows[0].executed <= predicted.interval.high;
+  rows[0].low = predicted.rate.interval.low;
+  rows[0].high = predicted.rate.interval.high;
+  rows[0].covered =
+      rows[0].executed >= predicted.rate.interval.low && rows[0].executed <= predicted.rate.interval.high;
   if (all.staleness.max() == 0) return rows;
-  add("staleness_mean", predicted.staleness.mean(), [](const Runs& r) { return r.staleness.mean(); });
+  add("staleness_mean", predicted.staleness.all.mean(), [](const Runs& r) { return r.staleness.mean(); });
   const auto distance = [&](const char* metric, double value, double floor) {
     add(metric, 0, [value](const Runs&) { return value; });
     rows.back().error = value;
     rows.back().floor = floor;
   };
-  distance("staleness_by_worker", largest_difference(predicted.staleness_by_worker, all.by_worker),
+  distance("staleness_by_worker", largest_difference(predicted.staleness.by_worker, all.by_worker),
            largest_difference(even.by_worker, odd.by_worker));
   if (all.staleness.count() >= kUpdatesForShape)
-    distance("staleness_distance", total_variation(predicted.staleness, all.staleness),
+    distance("staleness_distance", total_variation(predicted.staleness.all, all.staleness),
              total_variation(even.staleness, odd.staleness));
   if (c.throttle != 1)
-    distance("staleness_distance_by_worker", largest_distance(predicted.staleness_by_worker, all.by_worker),
+    distance("staleness_distance_by_worker", largest_distance(predicted.staleness.by_worker, all.by_worker),
              largest_distance(even.by_worker, odd.by_worker));
   return rows;
 }

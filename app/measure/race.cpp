@@ -53,8 +53,8 @@ Ran run_once(const RaceTask& task, const std::string& scheme, int64_t workers, i
     }
   });
   const bool there = r.samples_to_target.has_value();
-  return {static_cast<double>(there ? *r.samples_to_target : task.most_samples), r.report.samples_per_second,
-          there};
+  return {static_cast<double>(there ? *r.samples_to_target : task.most_samples),
+          r.report.rate.samples_per_second, there};
 }
 
 double median_samples(const RaceTask& task, int64_t batch, double rate, int64_t seeds,
@@ -179,8 +179,8 @@ RaceEntry race_entry(const RaceTask& task, const RaceModel& model, const std::st
     const Report report = predict_case(case_of(task, scheme, workers, task.batch), profile(), 1, &program);
     const SyncShape shape = sync_shape(*program);
     const StepsNeeded needed =
-        steps_needed(shape, mean_delay(*program, report.staleness), model.noise, model.fewest_steps);
-    return {{model.learning_rate * needed.learning_rate_share, shape.period, report.samples_per_second,
+        steps_needed(shape, mean_delay(*program, report.staleness.all), model.noise, model.fewest_steps);
+    return {{model.learning_rate * needed.learning_rate_share, shape.period, report.rate.samples_per_second,
              shape.step_samples * model.fewest_steps * needed.relative}};
   };
   const auto v = *results.get(race_key("prediction", out, task.batch), predict);

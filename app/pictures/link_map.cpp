@@ -76,9 +76,9 @@ struct UseOfEnds {
 
 /// By the ends of what is drawn; links between switches of the network are from "network" to "network".
 std::map<Ends, UseOfEnds> use_of(const Report& report, const Drawing& d) {
-  std::vector<LinkGroup> groups = report.link_groups;
+  std::vector<LinkGroup> groups = report.network.groups;
   if (groups.empty()) {
-    for (const LinkUse& l : report.links) groups.push_back({l.name, 1, l.busy, l.busy, l.bytes});
+    for (const LinkUse& l : report.network.links) groups.push_back({l.name, 1, l.busy, l.busy, l.bytes});
   }
   std::map<Ends, UseOfEnds> out;
   for (const LinkGroup& g : groups) {
@@ -208,7 +208,7 @@ Picture picture_of(const Drawing& d, const std::map<Ends, UseOfEnds>& use) {
 
 System system_of(const Report& report, const std::string& name_or_file) {
   std::vector<std::pair<std::string, std::string>> sets;
-  for (const auto& [key, value] : report.inputs) {
+  for (const auto& [key, value] : report.setup.inputs) {
     if (key.rfind("set.", 0) == 0) sets.emplace_back(key.substr(4), value);
   }
   const std::string name = name_or_file.empty() ? report_input(report, "system") : name_or_file;
@@ -222,7 +222,7 @@ std::vector<std::string> draw_link_map(const Report& report, const System& syste
     throw InputError(fmt::format("the report names no link of {} that was used", system.name()));
   const std::string kinds = use_by_kind(use, d, system);
   const Picture picture = picture_of(d, use);
-  const bool several = report.devices > static_cast<int64_t>(system.accelerators().size());
+  const bool several = report.setup.devices > static_cast<int64_t>(system.accelerators().size());
   std::string below = !d.first_nodes.empty()
                           ? "a node of each kind is drawn; colours and numbers are those of its busiest node"
                       : several && system.nodes() > 1
@@ -231,8 +231,8 @@ std::vector<std::string> draw_link_map(const Report& report, const System& syste
   if (!d.left_out.empty())
     below += (below.empty() ? "" : "; ") + d.left_out + ", the last for the busiest of the others";
   Gnuplot plot("link_map");
-  plot.heading(fmt::format("Link use on {} device{}: {}", report.devices, report.devices == 1 ? "" : "s",
-                           report_title(report)),
+  plot.heading(fmt::format("Link use on {} device{}: {}", report.setup.devices,
+                           report.setup.devices == 1 ? "" : "s", report_title(report)),
                below);
   plot.set("kinds", kinds);
   plot.set("kinds_size", fitting_size(kinds, 11, kPictureWidth - 40));

@@ -27,8 +27,9 @@ constexpr std::string_view kTitleKeys[] = {"model",     "system", "scheme",
 
 /// Where both engines appear, the engine tells them apart and the system's two names for one machine do not.
 bool both_engines(const std::vector<Series>& series) {
-  return std::any_of(series.begin(), series.end(),
-                     [&](const Series& s) { return s.reports[0].engine != series[0].reports[0].engine; });
+  return std::any_of(series.begin(), series.end(), [&](const Series& s) {
+    return s.reports[0].evaluation.engine != series[0].reports[0].evaluation.engine;
+  });
 }
 
 std::string title_value(const Report& r, std::string_view key) {
@@ -69,9 +70,10 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
   for (const Report& r : reports) {
     if (!r.fits) continue;
     const auto same = [&](const Series& s) {
-      return s.reports[0].engine == r.engine && label_parts(s.reports[0]) == label_parts(r) &&
+      return s.reports[0].evaluation.engine == r.evaluation.engine &&
+             label_parts(s.reports[0]) == label_parts(r) &&
              std::none_of(s.reports.begin(), s.reports.end(),
-                          [&](const Report& x) { return x.devices == r.devices; });
+                          [&](const Report& x) { return x.setup.devices == r.setup.devices; });
     };
     auto at = std::find_if(out.begin(), out.end(), same);
     if (at == out.end()) at = out.insert(out.end(), Series{});
@@ -79,7 +81,7 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
   }
   for (Series& s : out) {
     std::sort(s.reports.begin(), s.reports.end(),
-              [](const auto& a, const auto& b) { return a.devices < b.devices; });
+              [](const auto& a, const auto& b) { return a.setup.devices < b.setup.devices; });
   }
   std::vector<Report> first;
   for (const Series& s : out) first.push_back(s.reports[0]);
@@ -91,7 +93,7 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
 }
 
 static double ideal_rate(const Report& r) {
-  return r.scaling_efficiency > 0 ? r.samples_per_second / r.scaling_efficiency : 0;
+  return r.scaling.efficiency > 0 ? r.rate.samples_per_second / r.scaling.efficiency : 0;
 }
 
 std::vector<std::string> draw_scaling(const std::vector<Series>& series, const std::string& base) {
@@ -100,10 +102,10 @@ std::vector<std::string> draw_scaling(const std::vector<Series>& series, const s
   for (std::size_t i = 0; i < series.size(); ++i) {
     if (i > 0) points.insert(points.end(), 2, {});
     for (const Report& r : series[i].reports) {
-      points.push_back({std::to_string(r.devices), cell(r.samples_per_second), cell(r.interval.low),
-                        cell(r.interval.high), cell(ideal_rate(r))});
-      devices.insert(r.devices);
-      bases.insert(r.speedup_base_devices);
+      points.push_back({std::to_string(r.setup.devices), cell(r.rate.samples_per_second),
+                        cell(r.rate.interval.low), cell(r.rate.interval.high), cell(ideal_rate(r))});
+      devices.insert(r.setup.devices);
+      bases.insert(r.scaling.base_devices);
     }
   }
   if (devices.size() < 2) return {};
@@ -111,8 +113,8 @@ std::vector<std::string> draw_scaling(const std::vector<Series>& series, const s
   double low = INFINITY, high = 0;
   for (const Series& each : series) {
     for (const Report& r : each.reports) {
-      low = std::min(low, r.samples_per_second);
-      for (const double rate : {r.samples_per_second, r.interval.high, ideal_rate(r)})
+      low = std::min(low, r.rate.samples_per_second);
+      for (const double rate : {r.rate.samples_per_second, r.rate.interval.high, ideal_rate(r)})
         high = std::max(high, rate);
     }
   }
@@ -144,15 +146,15 @@ struct Share {
   double (*share)(const Report&);
 };
 constexpr Share kShares[] = {
-    {"compute", "#4C78A8", [](const Report& r) { return r.time_share.compute - r.slowed; }},
-    {"slowed by collectives", "#9ECAE9", [](const Report& r) { return r.slowed; }},
-    {"launches", "#EECA3B", [](const Report& r) { return r.time_share.launch; }},
-    {"exposed communication", "#F58518", [](const Report& r) { return r.time_share.exposed_communication; }},
-    {"waiting for workers", "#8C857E", [](const Report& r) { return r.time_share.waiting; }},
-    {"pipeline bubble", "#B279A2", [](const Report& r) { return r.time_share.bubble; }},
-    {"waiting for input", "#54A24B", [](const Report& r) { return r.time_share.input; }},
-    {"server", "#B23A48", [](const Report& r) { return r.time_share.server; }},
-    {"idle", "#D6D1CC", [](const Report& r) { return r.time_share.idle; }}};
+    {"compute", "#4C78A8", [](const Report& r) { return r.time.share.compute - r.time.slowed; }},
+    {"slowed by collectives", "#9ECAE9", [](const Report& r) { return r.time.slowed; }},
+    {"launches", "#EECA3B", [](const Report& r) { return r.time.share.launch; }},
+    {"exposed communication", "#F58518", [](const Report& r) { return r.time.share.exposed_communication; }},
+    {"waiting for workers", "#8C857E", [](const Report& r) { return r.time.share.waiting; }},
+    {"pipeline bubble", "#B279A2", [](const Report& r) { return r.time.share.bubble; }},
+    {"waiting for input", "#54A24B", [](const Report& r) { return r.time.share.input; }},
+    {"server", "#B23A48", [](const Report& r) { return r.time.share.server; }},
+    {"idle", "#D6D1CC", [](const Report& r) { return r.time.share.idle; }}};
 
 constexpr double kGroupGap = 0.7;  ///< between the bars of two series, in widths of a column
 
@@ -222,7 +224,7 @@ std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const
   for (const Series& s : series) {
     count += s.reports.size();
     for (const Report& r : s.reports) {
-      if (r.iteration_median > kMostMilliseconds / 1e3) unit = 1;
+      if (r.iteration.median > kMostMilliseconds / 1e3) unit = 1;
     }
   }
   const double columns = static_cast<double>(count) + kGroupGap * static_cast<double>(series.size() - 1),
@@ -234,8 +236,8 @@ std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const
   for (const Series& s : series) {
     const double first = x;
     for (const Report& r : s.reports) {
-      const double time = unit * r.iteration_median;
-      bars.push_back({cell(x), std::to_string(r.devices)});
+      const double time = unit * r.iteration.median;
+      bars.push_back({cell(x), std::to_string(r.setup.devices)});
       for (const Share& part : parts) bars.back().push_back(cell(time * part.share(r)));
       bars.back().push_back(grouped(time));
       bars.back().push_back(cell(time));
@@ -266,7 +268,7 @@ std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const
 std::vector<std::string> draw_staleness(const std::vector<Series>& all, const std::string& base) {
   std::vector<Series> series;
   for (const Series& s : all) {
-    if (s.reports.back().staleness.count() > 0) series.push_back(s);
+    if (s.reports.back().staleness.all.count() > 0) series.push_back(s);
   }
   if (series.empty()) return {};
   Rows bins;
@@ -274,16 +276,16 @@ std::vector<std::string> draw_staleness(const std::vector<Series>& all, const st
   for (Series& s : series) {
     const Report& r = s.reports.back();
     if (&s != &series.front()) bins.insert(bins.end(), 2, {});
-    const auto all = static_cast<double>(r.staleness.count());
+    const auto all = static_cast<double>(r.staleness.all.count());
     double left = all;
-    for (const Histogram::Bin& b : r.staleness.bins()) {
+    for (const Histogram::Bin& b : r.staleness.all.bins()) {
       bins.push_back({std::to_string(b.value), cell(100.0 * static_cast<double>(b.count) / all)});
       const auto value = static_cast<double>(b.value);
       if (left > kTail * all) most = std::max(most, value);
       left -= static_cast<double>(b.count);
       stalest = std::max(stalest, value);
     }
-    s.title = fmt::format("{}: {} devices, mean {:.2f}", s.title, r.devices, r.staleness.mean());
+    s.title = fmt::format("{}: {} devices, mean {:.2f}", s.title, r.setup.devices, r.staleness.all.mean());
   }
   Gnuplot plot("staleness");
   set_titles(plot, series);

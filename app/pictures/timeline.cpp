@@ -323,7 +323,7 @@ std::string stages_shown(const std::set<int64_t>& stages, const Chart& chart, co
 
 /// "workers 0 to 3 of 8", of the instances that have a row.
 std::string workers_shown(const Chart& chart, const Report& report) {
-  const int64_t all = report.devices;
+  const int64_t all = report.setup.devices;
   std::set<int64_t> stages;
   for (const auto& [key, row] : chart.rows) stages.insert(std::get<1>(key));
   stages.erase(-1);
@@ -351,7 +351,8 @@ std::string workers_shown(const Chart& chart, const Report& report) {
 std::vector<std::string> draw_timeline(const std::vector<Series>& series, const std::string& base) {
   const Report& report = series[0].reports.back();
   const auto other = std::find_if(series.begin(), series.end(), [&](const Series& s) {
-    return s.reports.back().engine != report.engine && !s.reports.back().timeline.empty();
+    return s.reports.back().evaluation.engine != report.evaluation.engine &&
+           !s.reports.back().timeline.empty();
   });
   std::vector<Panel> panels;
   if (other == series.end()) {
@@ -373,8 +374,8 @@ std::vector<std::string> draw_timeline(const std::vector<Series>& series, const 
     if (boxes->empty()) boxes->push_back({"0", "0", "-9", "0"});
   }
   Gnuplot plot("timeline");
-  plot.heading(fmt::format("Timeline: {}, {} device{}", report_title(report), report.devices,
-                           report.devices == 1 ? "" : "s"),
+  plot.heading(fmt::format("Timeline: {}, {} device{}", report_title(report), report.setup.devices,
+                           report.setup.devices == 1 ? "" : "s"),
                who);
   plot.set("rows", static_cast<double>(chart.row_names.size()));
   for (std::size_t i = 0; i < chart.row_names.size(); ++i)

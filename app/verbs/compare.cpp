@@ -29,16 +29,16 @@ constexpr int64_t kMostDevices = 64;
 
 /// The timelines of the most devices that hold both, as text; empty if one side has none.
 std::string ops_text(const std::vector<ReportPair>& pairs, const std::string& format, int columns) {
-  const auto rank = [](const ReportPair& p) { return std::pair(p.a.fits && p.b.fits, p.a.devices); };
+  const auto rank = [](const ReportPair& p) { return std::pair(p.a.fits && p.b.fits, p.a.setup.devices); };
   const auto& [x, y, asked_x, asked_y] =
       *std::max_element(pairs.begin(), pairs.end(),
                         [&](const ReportPair& p, const ReportPair& q) { return rank(p) < rank(q); });
   const OpComparison c = compare_ops(x, y);
   if (c.ops.empty()) return "";
-  const bool apart = x.engine != y.engine;
+  const bool apart = x.evaluation.engine != y.evaluation.engine;
   const std::string left = apart ? "A " + engine_word(x) : "A";
   const std::string right = apart ? "B " + engine_word(y) : "B";
-  std::string out = fmt::format("\nOne worker of {}, milliseconds an iteration\n\n{}\n{}", x.devices,
+  std::string out = fmt::format("\nOne worker of {}, milliseconds an iteration\n\n{}\n{}", x.setup.devices,
                                 op_table(c.lanes, left, right, c.lanes.size()).as(format, columns),
                                 op_table(c.ops, left, right, kMostOps).as(format, columns));
   if (c.ops.size() > kMostOps)
@@ -87,11 +87,12 @@ std::string left_over(const char* side, const std::vector<Report>& own,
   std::string out;
   for (const Report& r : own) {
     const bool told = std::any_of(pairs.begin(), pairs.end(), [&](const ReportPair& p) {
-      return (side[0] == 'A' ? p.a : p.b).devices == r.devices;
+      return (side[0] == 'A' ? p.a : p.b).setup.devices == r.setup.devices;
     });
     if (!told)
-      out += fmt::format("Only {} has {} device{}: {}.\n", side, r.devices, r.devices == 1 ? "" : "s",
-                         r.fits ? grouped(r.samples_per_second) + " samples/s" : needs_text(r));
+      out += fmt::format("Only {} has {} device{}: {}.\n", side, r.setup.devices,
+                         r.setup.devices == 1 ? "" : "s",
+                         r.fits ? grouped(r.rate.samples_per_second) + " samples/s" : needs_text(r));
   }
   return out.empty() ? "" : "\n" + out;
 }
@@ -102,8 +103,8 @@ std::string aims_text(const std::vector<std::pair<std::string, const Report*>>& 
   for (const auto& [side, report] : sides) {
     for (const std::string& text : {goodput_lines(*report), progress_lines({*report})}) {
       if (!text.empty())
-        out +=
-            fmt::format("{}, {} device{}: {}", side, report->devices, report->devices == 1 ? "" : "s", text);
+        out += fmt::format("{}, {} device{}: {}", side, report->setup.devices,
+                           report->setup.devices == 1 ? "" : "s", text);
     }
   }
   return out.empty() ? "" : "\n" + out;
@@ -141,8 +142,8 @@ int compare_several_reports(const Arguments& arguments) {
     if (names[i].empty()) names[i] = report_title(first[i]);
     for (const Report& r : all[i]) {
       const auto& a = all[0];
-      const auto like =
-          std::find_if(a.begin(), a.end(), [&](const Report& x) { return x.devices == r.devices; });
+      const auto like = std::find_if(a.begin(), a.end(),
+                                     [&](const Report& x) { return x.setup.devices == r.setup.devices; });
       rows.push_back({static_cast<char>('A' + i), r, like == a.end() ? &a.back() : &*like});
     }
   }
@@ -191,7 +192,7 @@ std::string board_text(const std::vector<ReportPair>& pairs, const std::vector<B
     const std::string model = report_input(pairs[i].a, "model");
     for (const auto& [side, placed] : {std::pair{"A", answer.a}, std::pair{"B", answer.b}}) {
       if (!placed) continue;
-      const std::string text = placement_text(*placed, side, pairs[i].a.devices);
+      const std::string text = placement_text(*placed, side, pairs[i].a.setup.devices);
       if (!text.empty()) places += fmt::format("{}: {}.\n", model, text);
     }
   }
@@ -270,9 +271,9 @@ std::string samples_text(const std::vector<const Report*>& sides) {
   std::string each;
   bool unlike = false;
   for (std::size_t i = 0; i < sides.size(); ++i) {
-    unlike = unlike || sides[i]->samples_per_iteration != sides[0]->samples_per_iteration;
+    unlike = unlike || sides[i]->setup.samples_per_iteration != sides[0]->setup.samples_per_iteration;
     each += fmt::format("{}{} {}", i == 0 ? "" : ", ", static_cast<char>('A' + i),
-                        whole(sides[i]->samples_per_iteration));
+                        whole(sides[i]->setup.samples_per_iteration));
   }
   return unlike ? fmt::format("Samples in a step: {} (--batch B:64 sets it for one side).\n", each) : "";
 }

@@ -37,7 +37,7 @@ Question question(const std::string& model, const std::string& system) {
 
 /// Share of a step that several devices lose without waiting for communication.
 double slowed(const Report& r) {
-  return std::max(0.0, 1 - r.scaling_efficiency - r.time_share.exposed_communication);
+  return std::max(0.0, 1 - r.scaling.efficiency - r.time.share.exposed_communication);
 }
 
 /// One model on both systems: table, what it means, reports and pictures in `folder`.
@@ -62,9 +62,10 @@ std::string chapter(const std::string& model, const std::filesystem::path& folde
       "overheads that a single card does not have (kernels slowed by collectives, the framework's work); "
       "over "
       "NVLink {:.0f} % and {:.0f} %.\n\n",
-      last[0].speedup, last[1].speedup, last[1].samples_per_second / last[0].samples_per_second,
-      100 * last[0].time_share.exposed_communication, 100 * slowed(last[0]),
-      100 * last[1].time_share.exposed_communication, 100 * slowed(last[1]));
+      last[0].scaling.speedup, last[1].scaling.speedup,
+      last[1].rate.samples_per_second / last[0].rate.samples_per_second,
+      100 * last[0].time.share.exposed_communication, 100 * slowed(last[0]),
+      100 * last[1].time.share.exposed_communication, 100 * slowed(last[1]));
   const auto series = series_of(all);
   for (const PictureKind& kind : picture_kinds()) {
     for (std::string& file : kind.draw(series, (folder / fmt::format("{}-{}", model, kind.name)).string())) {

@@ -115,7 +115,7 @@ std::string chrome_trace(const Report& report, std::optional<int64_t> rank) {
   }
   if (processes.empty())
     refuse_option("rank", fmt::format("the timeline holds no worker {}", rank.value_or(0)));
-  auto next = static_cast<int>(report.devices);  // servers come after all workers
+  auto next = static_cast<int>(report.setup.devices);  // servers come after all workers
   for (const auto& [key, entries] : processes) {
     const auto& [role, instance] = key.second;
     ProcessEvents process(events, key.first ? next++ : static_cast<int>(instance), zero, role == kWorkerRole);
@@ -123,11 +123,11 @@ std::string chrome_trace(const Report& report, std::optional<int64_t> rank) {
     for (const TimelineEntry* e : entries) process.add(*e);
     process.add_iterations();
   }
-  return JsonWriter{
-      {"schemaVersion", 1},
-      {"distributedInfo", {{"backend", "nccl"}, {"rank", rank.value_or(0)}, {"world_size", report.devices}}},
-      {"displayTimeUnit", "ms"},
-      {"traceEvents", std::move(events)}}
+  return JsonWriter{{"schemaVersion", 1},
+                    {"distributedInfo",
+                     {{"backend", "nccl"}, {"rank", rank.value_or(0)}, {"world_size", report.setup.devices}}},
+                    {"displayTimeUnit", "ms"},
+                    {"traceEvents", std::move(events)}}
       .dump(2);
 }
 
@@ -140,7 +140,7 @@ void export_timeline(const Arguments& arguments, const std::string& file) {
   if (last == reports.rend())
     throw InputError(fmt::format("{}: no report in it holds a timeline", printable(file)));
   std::optional<int64_t> rank;
-  if (arguments.has("rank")) rank = arguments.integer("rank", 0, 0, last->devices - 1);
+  if (arguments.has("rank")) rank = arguments.integer("rank", 0, 0, last->setup.devices - 1);
   put_result(arguments, chrome_trace(*last, rank));
 }
 

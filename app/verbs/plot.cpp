@@ -67,7 +67,7 @@ void draw_links(const std::vector<Report>& reports, const std::string& system, c
 /// Unless asked for, reports without links (of real runs) are skipped, and an unknown machine is a note.
 void draw_links_if_known(const Arguments& arguments, std::vector<Report> reports, const std::string& base,
                          std::vector<std::string>& written) {
-  std::erase_if(reports, [](const Report& r) { return r.links.empty(); });
+  std::erase_if(reports, [](const Report& r) { return r.network.links.empty(); });
   try {
     draw_links(reports, arguments.text("system", ""), base, written);
   } catch (const InputError& e) {

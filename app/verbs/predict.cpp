@@ -82,11 +82,11 @@ std::string heading(const Question& q) {
 std::string remarks(const std::vector<Report>& reports) {
   std::vector<std::pair<std::string, std::vector<int64_t>>> notes;
   for (const Report& r : reports) {
-    for (const auto* list : {&r.notes, &r.extrapolates}) {
+    for (const auto* list : {&r.notes, &r.basis.extrapolates}) {
       for (const std::string& text : *list) {
         auto at = std::find_if(notes.begin(), notes.end(), [&](const auto& n) { return n.first == text; });
         if (at == notes.end()) at = notes.insert(at, {text, {}});
-        at->second.push_back(r.devices);
+        at->second.push_back(r.setup.devices);
       }
     }
   }

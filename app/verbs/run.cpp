@@ -292,8 +292,8 @@ ExecutionResult run_in_pieces(const Arguments& a, const RunRequest& request, int
     ExecutionResult r = execute(e, kept(a, request, devices));
     const bool stopped = static_cast<int32_t>(r.losses.size()) < e.iterations;
     done += static_cast<int32_t>(r.losses.size());
-    r.report.wall_seconds += out.report.wall_seconds;
-    r.report.staleness.merge(out.report.staleness);
+    r.report.evaluation.wall_seconds += out.report.evaluation.wall_seconds;
+    r.report.staleness.all.merge(out.report.staleness.all);
     r.losses.insert(r.losses.begin(), out.losses.begin(), out.losses.end());
     out = std::move(r);
     state = state_of(out, before + done);
@@ -310,9 +310,9 @@ ExecutionResult run_in_pieces(const Arguments& a, const RunRequest& request, int
 /// Of this run: when the loss was reached, and what samples are worth with its gradients' noise.
 void add_progress_of(const Arguments& a, const RunRequest& request, ExecutionResult& r) {
   Report& report = r.report;
-  if (a.has("measure-noise") && report.devices > 1) {
-    const int64_t big = report.samples_per_iteration;
-    const auto noise = noise_scale(r.norms, big / report.devices, big);
+  if (a.has("measure-noise") && report.setup.devices > 1) {
+    const int64_t big = report.setup.samples_per_iteration;
+    const auto noise = noise_scale(r.norms, big / report.setup.devices, big);
     if (noise)
       report.training.noise = {noise->samples, noise->low, noise->high};
     else
@@ -322,7 +322,7 @@ void add_progress_of(const Arguments& a, const RunRequest& request, ExecutionRes
   ProgressQuestion question = *request.target;
   const bool measures = report.training.noise && !question.noise_scale;
   if (measures) question.noise_scale = report.training.noise->samples;
-  const Execution e = execution_of(request, report.devices);
+  const Execution e = execution_of(request, report.setup.devices);
   add_progress(question, request.graph, make_program(e), report);
   TrainingProgress& p = *report.progress;
   if (measures) p.noise_source = "measured in this run";
@@ -362,10 +362,10 @@ void finish(const Arguments& a, const RunRequest& request, ExecutionResult& r) {
 /// On GPUs: the gain from replaying a captured graph, and the share of library calls.
 std::string steps_text(const Report& r) {
   std::string out;
-  if (r.iteration_issued.eager > 0 && r.iteration_issued.replayed > 0)
+  if (r.iteration.eager > 0 && r.iteration.replayed > 0)
     out += fmt::format("\n{} device{}: a step takes {:.3f} ms replayed as a graph, {:.3f} ms issued op by op",
-                       r.devices, r.devices == 1 ? "" : "s", 1e3 * r.iteration_issued.replayed,
-                       1e3 * r.iteration_issued.eager);
+                       r.setup.devices, r.setup.devices == 1 ? "" : "s", 1e3 * r.iteration.replayed,
+                       1e3 * r.iteration.eager);
   int64_t calls = 0, refused = 0;
   for (const LibraryUse& u : r.libraries) {
     calls += u.calls;
@@ -389,7 +389,7 @@ std::string text(const RunRequest& request, const std::vector<Report>& reports, 
     out += steps_text(r);
     if (!r.training.real) continue;
     const double last = r.training.last_loss;
-    out += fmt::format("\n{} device{}: loss {:.4g} -> {}", r.devices, r.devices == 1 ? "" : "s",
+    out += fmt::format("\n{} device{}: loss {:.4g} -> {}", r.setup.devices, r.setup.devices == 1 ? "" : "s",
                        r.training.first_loss, std::isfinite(last) ? fmt::format("{:.4g}", last) : "none");
     if (r.training.accuracy >= 0)
       out += fmt::format(", {:.1f} % of held-out samples right", 100 * r.training.accuracy);
@@ -422,7 +422,7 @@ int run_asked(const Arguments& a) {
     const int32_t all = request->execution.iterations;
     if (!lists_one) {  // for the speed-up: a rate needs no more iterations than this
       const int32_t few = std::min(all, request->execution.warmup + 30);
-      if (ranks().rank == 0) one = run_once(a, *request, 1, few, progress).report.samples_per_second;
+      if (ranks().rank == 0) one = run_once(a, *request, 1, few, progress).report.rate.samples_per_second;
       meet_ranks();  // nobody computes at the same time
     }
     for (const int64_t n : request->devices) {
@@ -435,14 +435,14 @@ int run_asked(const Arguments& a) {
                                                     : run_once(a, *request, n, all, progress);
       if (n == 1) meet_ranks();
       if (ranks().rank > 0) continue;  // rank 0 reports for all
-      if (n == 1) one = r.report.samples_per_second;
+      if (n == 1) one = r.report.rate.samples_per_second;
       finish(a, *request, r);
       reports.push_back(std::move(r.report));
     }
     for (Report& r : reports) {
       if (a.has("no-timeline")) r.timeline.clear();
-      if (one.value_or(0) > 0) r.speedup = r.samples_per_second / *one;
-      r.scaling_efficiency = r.speedup / static_cast<double>(r.devices);
+      if (one.value_or(0) > 0) r.scaling.speedup = r.rate.samples_per_second / *one;
+      r.scaling.efficiency = r.scaling.speedup / static_cast<double>(r.setup.devices);
     }
   }
   if (!reports.empty()) {

@@ -224,11 +224,11 @@ Rate rate_of(Request p, const Setting& setting, std::vector<PartAnchor>* anchors
       p.anchor_scale = own.scale;
     }
     const Report r = simulate_rate(p);
-    out.parts.push_back(r.samples_per_second);
+    out.parts.push_back(r.rate.samples_per_second);
     out.unread += part.count * part.unread;
-    seconds += part.count / r.samples_per_second;
-    most += part.count / r.interval.low;
-    least += part.count / r.interval.high;
+    seconds += part.count / r.rate.samples_per_second;
+    most += part.count / r.rate.interval.low;
+    least += part.count / r.rate.interval.high;
   }
   out.rate = 1 / (seconds + out.unread);
   out.low = 1 / (most + out.unread);

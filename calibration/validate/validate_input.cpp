@@ -48,9 +48,9 @@ void add_run(const Json& without, const Json& with, const LoaderOf& loader, std:
     p.anchor_scale.reset();
     p.job.input = false;
     p.anchor_scale = anchored_scale(p);
-    const double before = simulate_rate(p).samples_per_second;
+    const double before = simulate_rate(p).rate.samples_per_second;
     p.job.input = true;
-    const double after = simulate_rate(p).samples_per_second;
+    const double after = simulate_rate(p).rate.samples_per_second;
     const double threads = std::min<double>(host.cores, static_cast<double>(loader.workers * devices));
     rows.push_back({q.system.name(), q.graph.name(), without.text("precision", "fp32"), loader.name,
                     p.job.batch, devices, loader.workers, alone->second, rate / alone->second, after / before,

@@ -43,7 +43,8 @@ void add_runs(const Json& pair, const Json& plain, const Json& changed, std::vec
     const Report after = simulate_rate(p);
     rows.push_back({pair.at("what").as_text(), a.name(), changed.at("system").as_text(), q.graph.name(),
                     q.scheme.name, plain.text("precision", "fp32"), p.job.batch, devices, value / own->second,
-                    after.samples_per_second / before.samples_per_second, ratio_interval(before, after)});
+                    after.rate.samples_per_second / before.rate.samples_per_second,
+                    ratio_interval(before, after)});
   }
 }
 

@@ -61,9 +61,9 @@ void predict_split(SplitRow& row, const Json& document) {
   row.nodes = make_cluster(q.system, row.devices).nodes;
   row.dull = dull_rate(p);
   const Report r = simulate_rate(p);
-  row.predicted = r.samples_per_second;
-  row.low = r.interval.low;
-  row.high = r.interval.high;
+  row.predicted = r.rate.samples_per_second;
+  row.low = r.rate.interval.low;
+  row.high = r.rate.interval.high;
 }
 
 SplitRow read_split(const Json& document, const Json& json) {

@@ -55,11 +55,16 @@ StalenessRow validate_staleness_run(const Json& json) {
                                   {"input", "synthetic"}});
   q.system = q.system.with(sets);
   const Report report = simulate(q.request(q.devices[0]));
-  StalenessRow row{
-      json.at("name").as_text(), json.at("source").as_text(), q.scheme.name,           q.devices[0],
-      json.text("gives", ""),    json.at("mean").as_real(0),  report.staleness.mean(), -1};
+  StalenessRow row{json.at("name").as_text(),
+                   json.at("source").as_text(),
+                   q.scheme.name,
+                   q.devices[0],
+                   json.text("gives", ""),
+                   json.at("mean").as_real(0),
+                   report.staleness.all.mean(),
+                   -1};
   if (const Json* histogram = json.find("histogram"))
-    row.distance = total_variation(*histogram, report.staleness);
+    row.distance = total_variation(*histogram, report.staleness.all);
   return row;
 }
 

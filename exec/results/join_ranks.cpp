@@ -43,7 +43,7 @@ void copy_slices(int64_t n, const ParameterMap& parts, const std::vector<F>& fro
 void join_stores(ExecutionResult& out) {
   constexpr std::size_t kMost = 65536;
   std::vector<double> sums(kMost + 3);
-  for (const Histogram::Bin& bin : out.report.staleness.bins())
+  for (const Histogram::Bin& bin : out.report.staleness.all.bins())
     sums[std::min(static_cast<std::size_t>(bin.value), kMost - 1)] += static_cast<double>(bin.count);
   sums[kMost] = static_cast<double>(out.versions);
   sums[kMost + 1] = static_cast<double>(out.dropped);
@@ -53,7 +53,7 @@ void join_stores(ExecutionResult& out) {
   for (std::size_t i = 0; i < kMost; ++i) {
     if (sums[i] > 0) all.add(static_cast<int64_t>(i), std::llround(sums[i]));
   }
-  out.report.staleness = all;
+  out.report.staleness.all = all;
   out.versions = std::llround(sums[kMost]);
   out.dropped = std::llround(sums[kMost + 1]);
   out.updates = std::llround(sums[kMost + 2]);
@@ -146,17 +146,17 @@ void join_ranks(const Run& run, ExecutionResult& out) {
   else if (plan.keep().parameters && (run.store() || plan.spreads() || plan.stages().split()))
     join_slices(run, out);
   Report& r = out.report;
-  double rates[4] = {r.samples_per_second, r.interval.low, r.interval.high,
+  double rates[4] = {r.rate.samples_per_second, r.rate.interval.low, r.rate.interval.high,
                      static_cast<double>(out.sent_between_nodes)};
   sum_over_ranks(rates);
-  r.samples_per_second = rates[0];
-  r.interval.low = rates[1];
-  r.interval.high = rates[2];
+  r.rate.samples_per_second = rates[0];
+  r.rate.interval.low = rates[1];
+  r.rate.interval.high = rates[2];
   out.sent_between_nodes = std::llround(rates[3]);
   sum_over_ranks(out.losses);
   for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
-  r.staleness_by_worker.clear();  // each process knows only those of its own shards
-  r.devices = plan.workers();
+  r.staleness.by_worker.clear();  // each process knows only those of its own shards
+  r.setup.devices = plan.workers();
 }
 
 }  // namespace tandem::exec

@@ -50,13 +50,13 @@ class Summary {
     ExecutionResult out;
     Report& r = out.report;
     const Execution& e = plan_.execution();
-    r.engine = "exec";
-    r.evaluator = std::string(e.backend->name);
-    r.evaluator_reason = e.backend->describe();
-    r.seed = e.seed;
-    r.devices = static_cast<int64_t>(workers_.size());
-    r.batch_per_device = e.job.batch;
-    r.inputs = inputs();
+    r.evaluation.engine = "exec";
+    r.evaluation.evaluator = std::string(e.backend->name);
+    r.evaluation.reason = e.backend->describe();
+    r.evaluation.seed = e.seed;
+    r.setup.devices = static_cast<int64_t>(workers_.size());
+    r.setup.batch_per_device = e.job.batch;
+    r.setup.inputs = inputs();
     rates(out);
     if (!e.job.batches.empty()) r.notes = uneven_notes(e.job, "batches: " + batches_text(e.job.batches));
     add_measured_shares(r, run_, workers_, warm(), begin_, ends_[0]);
@@ -68,7 +68,7 @@ class Summary {
     calls(out);
     losses(out);
     for (std::string& remark : run_.remarks()) r.notes.push_back(std::move(remark));
-    r.all_reduces_per_step = all_reduces();
+    r.network.all_reduces_per_step = all_reduces();
     if (plan_.keep().norms) out.norms = mean_norms(workers_, warm() / each_step());
     if (run_.watch() != nullptr) out.samples_to_target = run_.watch()->samples();
     if (out.samples_to_target)
@@ -161,8 +161,8 @@ class Summary {
       seconds[issued(i, each)].push_back(static_cast<double>(rounds_[i + each - 1] - before) * 1e-9);
     }
     if (seconds.count(Issued::eager) + seconds.count(Issued::replayed) > 0) {
-      r.iteration_issued.eager = median(seconds[Issued::eager]);
-      r.iteration_issued.replayed = median(seconds[Issued::replayed]);
+      r.iteration.eager = median(seconds[Issued::eager]);
+      r.iteration.replayed = median(seconds[Issued::replayed]);
     }
     for (const Issued how :
          {Issued::replayed, Issued::eager, Issued::timed, Issued::captured, Issued::observed}) {
@@ -178,32 +178,32 @@ class Summary {
     }
     double total = 0;
     for (const double s : out.iteration_seconds) total += s;
-    r.samples_per_iteration = samples_per_step(plan_.program()) * replicas(plan_.program());
+    r.setup.samples_per_iteration = samples_per_step(plan_.program()) * replicas(plan_.program());
     // Each of several processes counts its own workers' part.
     const double here = static_cast<double>(workers_.size()) / static_cast<double>(plan_.workers());
-    const double samples = static_cast<double>(r.samples_per_iteration) * here;
+    const double samples = static_cast<double>(r.setup.samples_per_iteration) * here;
     const auto counted = static_cast<double>(out.iteration_seconds.size());
-    if (total > 0) r.samples_per_second = samples * counted / total;
+    if (total > 0) r.rate.samples_per_second = samples * counted / total;
     auto sorted = out.iteration_seconds;
     std::sort(sorted.begin(), sorted.end());
-    r.iteration_median = quantile(sorted, 0.5);
-    r.iteration_p05 = quantile(sorted, 0.05);
-    r.iteration_p95 = quantile(sorted, 0.95);
+    r.iteration.median = quantile(sorted, 0.5);
+    r.iteration.p05 = quantile(sorted, 0.05);
+    r.iteration.p95 = quantile(sorted, 0.95);
     // The mean's spread over blocks of the run: the difference to expect from another run of the same length.
     const double mean = counted > 0 ? total / counted : 0;
     double square = 0;
     for (const double s : out.iteration_seconds) square += (s - mean) * (s - mean);
     const double error = counted > 1 && mean > 0 ? std::sqrt(square / (counted - 1) / counted) / mean : 0;
-    r.interval = {r.samples_per_second * std::exp(-1.645 * error),
-                  r.samples_per_second * std::exp(1.645 * error), 0.9};
-    r.wall_seconds = static_cast<double>(end - begin_) * 1e-9;
+    r.rate.interval = {r.rate.samples_per_second * std::exp(-1.645 * error),
+                       r.rate.samples_per_second * std::exp(1.645 * error), 0.9};
+    r.evaluation.wall_seconds = static_cast<double>(end - begin_) * 1e-9;
   }
 
   void stores(ExecutionResult& out) const {
     if (run_.store()) {
-      out.report.staleness = run_.store()->staleness();
+      out.report.staleness.all = run_.store()->staleness();
       for (uint32_t w = 0; w < std::min<std::size_t>(workers_.size(), 64); ++w)
-        out.report.staleness_by_worker.push_back(run_.store()->staleness_of(w));
+        out.report.staleness.by_worker.push_back(run_.store()->staleness_of(w));
       out.versions = run_.store()->versions();
       out.dropped = run_.store()->dropped();
       out.updates = run_.store()->merged();
@@ -211,7 +211,7 @@ class Summary {
     const int32_t delay = plan_.program().delay;
     for (uint32_t w = 0; delay > 0 && w < workers_.size(); ++w) {
       const int64_t made = run_.iterations().of(plan_.first_here() + w);
-      if (made > delay) out.report.staleness.add(delay, made - delay);
+      if (made > delay) out.report.staleness.all.add(delay, made - delay);
     }
     if (!plan_.keep().parameters) return;
     const auto n = static_cast<std::size_t>(plan_.execution_graph().parameters());
@@ -540,10 +540,11 @@ ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Work
     // Samples whose gradients were dropped do not count as trained.
     const auto kept = static_cast<double>(out.updates);
     const double share = kept / (kept + static_cast<double>(out.dropped));
-    for (double* rate : {&r.samples_per_second, &r.interval.low, &r.interval.high}) *rate *= share;
+    for (double* rate : {&r.rate.samples_per_second, &r.rate.interval.low, &r.rate.interval.high})
+      *rate *= share;
   }
-  r.tokens_per_second =
-      r.samples_per_second * static_cast<double>(run.plan().execution().job.graph->tokens_per_sample());
+  r.rate.tokens_per_second =
+      r.rate.samples_per_second * static_cast<double>(run.plan().execution().job.graph->tokens_per_sample());
   return out;
 }
 

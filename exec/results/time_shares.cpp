@@ -54,7 +54,7 @@ class MeasuredShares {
     all = std::max(all, wall);
     if (all <= 0) return;
     const auto share = [&](Cause c) { return static_cast<double>(time_[c]) / all; };
-    TimeShare& t = report.time_share;
+    TimeShare& t = report.time.share;
     t.compute = busy / all;
     t.exposed_communication = share(kCommunication);
     t.server = share(kServer);
@@ -63,9 +63,10 @@ class MeasuredShares {
     t.idle = std::max(0.0, 1 - t.compute - t.exposed_communication - t.server - t.waiting - t.input);
     for (const auto& [worker, time] : awaited_) {
       if (worker != kNoOp)
-        report.waiting_for.emplace_back(fmt::format("worker {}", worker), static_cast<double>(time) / all);
+        report.time.waiting_for.emplace_back(fmt::format("worker {}", worker),
+                                             static_cast<double>(time) / all);
     }
-    std::stable_sort(report.waiting_for.begin(), report.waiting_for.end(),
+    std::stable_sort(report.time.waiting_for.begin(), report.time.waiting_for.end(),
                      [](const NamedShare& a, const NamedShare& b) { return a.second > b.second; });
     report.largest_share_is_bottleneck();
   }

@@ -9,8 +9,8 @@
 
 namespace tandem::exec {
 
-/// Fills Report::time_share and waiting_for from the iterations of the first local worker from `warm` on, and
-/// the bottleneck by the largest share. While its compute lane is idle, the other lanes give the reason:
+/// Fills share and waiting_for of Report::time from the iterations of the first local worker from `warm` on,
+/// and the bottleneck by the largest share. While its compute lane is idle, the other lanes give the reason:
 /// bytes in transit, else merging of gradients, else waiting for other workers (in a collective until the
 /// last has come; for a store in shared memory until the gate opens), else input. `begin`: start of the run;
 /// `ends`: of its iterations, ns.

@@ -33,9 +33,9 @@ double read_loss(const Json& training, const char* key) {
 
 JsonWriter inputs_json(const Report& r) {
   JsonWriter out = JsonWriter::object();
-  for (const auto& [key, value] : r.inputs) out[key] = value;
-  out["devices"] = r.devices;
-  out["batch_per_device"] = r.batch_per_device;
+  for (const auto& [key, value] : r.setup.inputs) out[key] = value;
+  out["devices"] = r.setup.devices;
+  out["batch_per_device"] = r.setup.batch_per_device;
   return out;
 }
 
@@ -52,10 +52,10 @@ void read_bins(const Json& parent, Histogram& h) {
 }
 
 JsonWriter staleness_json(const Report& report) {
-  const Histogram& h = report.staleness;
+  const Histogram& h = report.staleness.all;
   JsonWriter out = {
       {"mean", h.mean()}, {"p95", h.quantile(0.95)}, {"max", h.max()}, {"histogram", bins_json(h)}};
-  for (const Histogram& worker : report.staleness_by_worker)
+  for (const Histogram& worker : report.staleness.by_worker)
     out["by_worker"].push_back({{"mean", worker.mean()}, {"histogram", bins_json(worker)}});
   return out;
 }
@@ -205,15 +205,15 @@ JsonWriter timeline_json(const std::vector<TimelineEntry>& timeline) {
 /// Only that which a model that does not fit has.
 JsonWriter head_json(const Report& r) {
   JsonWriter out;
-  out["engine"] = r.engine;
-  out["evaluator"] = r.evaluator;
-  out["evaluator_reason"] = r.evaluator_reason;
+  out["engine"] = r.evaluation.engine;
+  out["evaluator"] = r.evaluation.evaluator;
+  out["evaluator_reason"] = r.evaluation.reason;
   out["tandem_version"] = TANDEM_VERSION;
-  out["seed"] = r.seed;
+  out["seed"] = r.evaluation.seed;
   out["inputs"] = inputs_json(r);
-  out["devices"] = r.devices;
-  out["samples_per_iteration"] = r.samples_per_iteration;
-  out["recipe"] = r.recipe;
+  out["devices"] = r.setup.devices;
+  out["samples_per_iteration"] = r.setup.samples_per_iteration;
+  out["recipe"] = r.basis.recipe;
   out["fits"] = r.fits;
   if (!r.fits) out["needs_bytes"] = r.memory.needed().n;
   for (const Remedy& remedy : r.remedies) out["remedies"].push_back(remedy_json(remedy));
@@ -228,32 +228,32 @@ JsonWriter head_json(const Report& r) {
 
 /// What was simulated or measured.
 void add_results(JsonWriter& out, const Report& r) {
-  out["samples_per_second"] = r.samples_per_second;
-  if (r.tokens_per_second > 0) out["tokens_per_second"] = r.tokens_per_second;
+  out["samples_per_second"] = r.rate.samples_per_second;
+  if (r.rate.tokens_per_second > 0) out["tokens_per_second"] = r.rate.tokens_per_second;
   out["samples_per_second_interval"] = {
-      {"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}};
-  for (const ErrorSource& e : r.errors) {
+      {"low", r.rate.interval.low}, {"high", r.rate.interval.high}, {"level", r.rate.interval.level}};
+  for (const ErrorSource& e : r.rate.errors) {
     JsonWriter source = {{"source", e.source}, {"relative_standard_error", e.sigma}};
     if (e.above) source["above"] = *e.above;
     out["error_sources"].push_back(std::move(source));
   }
   out["iteration_seconds"] = {
-      {"median", r.iteration_median}, {"p05", r.iteration_p05}, {"p95", r.iteration_p95}};
-  if (r.iteration_issued.eager > 0) out["iteration_seconds"]["eager"] = r.iteration_issued.eager;
-  if (r.iteration_issued.replayed > 0) out["iteration_seconds"]["replayed"] = r.iteration_issued.replayed;
-  out["speedup"] = r.speedup;
-  out["scaling_efficiency"] = r.scaling_efficiency;
-  out["speedup_base_devices"] = r.speedup_base_devices;
+      {"median", r.iteration.median}, {"p05", r.iteration.p05}, {"p95", r.iteration.p95}};
+  if (r.iteration.eager > 0) out["iteration_seconds"]["eager"] = r.iteration.eager;
+  if (r.iteration.replayed > 0) out["iteration_seconds"]["replayed"] = r.iteration.replayed;
+  out["speedup"] = r.scaling.speedup;
+  out["scaling_efficiency"] = r.scaling.efficiency;
+  out["speedup_base_devices"] = r.scaling.base_devices;
   out["staleness"] = staleness_json(r);
-  for (const auto& [key, share] : kShares) out["time_share"][key] = r.time_share.*share;
-  out["exposed_communication_by_kind"] = shares_json(r.communication_kinds);
-  out["waiting_for"] = shares_json(r.waiting_for);
-  out["compute_by_kernel"] = kernels_json(r.kernels);
-  out["compute_slowed_by_collectives"] = r.slowed;
+  for (const auto& [key, share] : kShares) out["time_share"][key] = r.time.share.*share;
+  out["exposed_communication_by_kind"] = shares_json(r.time.communication_kinds);
+  out["waiting_for"] = shares_json(r.time.waiting_for);
+  out["compute_by_kernel"] = kernels_json(r.time.kernels);
+  out["compute_slowed_by_collectives"] = r.time.slowed;
   out["bottleneck"] = bottleneck_json(r.bottleneck);
-  if (!r.busiest_link.name.empty()) out["busiest_link"] = link_json(r.busiest_link);
-  out["links"] = links_json(r.links);
-  if (!r.link_groups.empty()) out["link_groups"] = link_groups_json(r.link_groups);
+  if (!r.network.busiest.name.empty()) out["busiest_link"] = link_json(r.network.busiest);
+  out["links"] = links_json(r.network.links);
+  if (!r.network.groups.empty()) out["link_groups"] = link_groups_json(r.network.groups);
   for (const LibraryUse& u : r.libraries) out["libraries"].push_back(library_json(u));
 }
 
@@ -269,11 +269,11 @@ JsonWriter report_json(const Report& r, bool reproducible) {
   for (const std::string_view key : kResults)
     if (!r.fits) out[key] = nullptr;
   if (r.goodput) out["goodput"] = goodput_json(*r.goodput);
-  if (!r.side_by_side.empty()) out["side_by_side"] = side_by_side_json(r.side_by_side);
+  if (!r.rate.side_by_side.empty()) out["side_by_side"] = side_by_side_json(r.rate.side_by_side);
   if (r.progress) out["progress"] = progress_json(*r.progress);
-  out["calibrated"] = r.calibrated;
-  out["extrapolates"] = r.extrapolates;
-  for (const IncastRound& round : r.incast) out["incast"].push_back(incast_json(round));
+  out["calibrated"] = r.basis.calibrated;
+  out["extrapolates"] = r.basis.extrapolates;
+  for (const IncastRound& round : r.network.incast) out["incast"].push_back(incast_json(round));
   out["notes"] = r.notes;
   if (r.training.real) {
     // Null after training that diverged.
@@ -284,11 +284,11 @@ JsonWriter report_json(const Report& r, bool reproducible) {
       out["training"]["noise_scale_samples"] = {
           {"value", noise->samples}, {"low", noise->low}, {"high", noise->high}};
   }
-  if (r.all_reduces_per_step > 0) out["all_reduces_per_step"] = r.all_reduces_per_step;
-  out["simulated_events"] = r.simulated_events;
-  if (!r.question.is_null()) out["question"] = r.question;
+  if (r.network.all_reduces_per_step > 0) out["all_reduces_per_step"] = r.network.all_reduces_per_step;
+  out["simulated_events"] = r.evaluation.events;
+  if (!r.setup.question.is_null()) out["question"] = r.setup.question;
   out["timeline"] = timeline_json(r.timeline);
-  if (!reproducible) out["run"] = {{"wall_seconds", r.wall_seconds}};
+  if (!reproducible) out["run"] = {{"wall_seconds", r.evaluation.wall_seconds}};
   return out;
 }
 
@@ -316,41 +316,42 @@ void read_named(const Json& document, std::string_view key, std::vector<NamedSha
 }
 
 void read_head(Report& r, const Json& d) {
-  r.engine = d.at("engine").as_text();
-  r.evaluator = d.text("evaluator", "");
-  r.evaluator_reason = d.text("evaluator_reason", "");
-  r.seed = static_cast<uint64_t>(d.integer("seed", 0));
+  r.evaluation.engine = d.at("engine").as_text();
+  r.evaluation.evaluator = d.text("evaluator", "");
+  r.evaluation.reason = d.text("evaluator_reason", "");
+  r.evaluation.seed = static_cast<uint64_t>(d.integer("seed", 0));
   for (const auto& [key, value] : part(d, "inputs").members()) {
-    if (key != "devices" && key != "batch_per_device") r.inputs.emplace_back(key, value.as_text());
+    if (key != "devices" && key != "batch_per_device") r.setup.inputs.emplace_back(key, value.as_text());
   }
-  r.devices = d.at("devices").as_int(1);
-  r.batch_per_device = part(d, "inputs").integer("batch_per_device", 1, 1);
-  r.samples_per_iteration = d.integer("samples_per_iteration", r.batch_per_device * r.devices, 1);
-  r.recipe = d.text("recipe", r.recipe);
+  r.setup.devices = d.at("devices").as_int(1);
+  r.setup.batch_per_device = part(d, "inputs").integer("batch_per_device", 1, 1);
+  r.setup.samples_per_iteration =
+      d.integer("samples_per_iteration", r.setup.batch_per_device * r.setup.devices, 1);
+  r.basis.recipe = d.text("recipe", r.basis.recipe);
   r.fits = d.boolean("fits", true);
   if (const Json* remedies = d.find("remedies")) {
     for (const Json& remedy : remedies->items()) r.remedies.push_back(read_remedy(remedy));
   }
   if (!r.fits) return;
-  r.samples_per_second = d.at("samples_per_second").as_real(0);
-  r.tokens_per_second = d.real("tokens_per_second", 0, 0);
+  r.rate.samples_per_second = d.at("samples_per_second").as_real(0);
+  r.rate.tokens_per_second = d.real("tokens_per_second", 0, 0);
   const Json& interval = part(d, "samples_per_second_interval");
-  r.interval = {interval.real("low", 0), interval.real("high", 0), interval.real("level", 0.9)};
+  r.rate.interval = {interval.real("low", 0), interval.real("high", 0), interval.real("level", 0.9)};
   if (const Json* errors = d.find("error_sources")) {
     for (const Json& e : errors->items()) {
-      r.errors.push_back({e.at("source").as_text(), e.real("relative_standard_error", 0)});
-      if (e.find("above") != nullptr) r.errors.back().above = e.real("above", 0);
+      r.rate.errors.push_back({e.at("source").as_text(), e.real("relative_standard_error", 0)});
+      if (e.find("above") != nullptr) r.rate.errors.back().above = e.real("above", 0);
     }
   }
   const Json& iteration = part(d, "iteration_seconds");
-  r.iteration_median = iteration.real("median", 0);
-  r.iteration_p05 = iteration.real("p05", 0);
-  r.iteration_p95 = iteration.real("p95", 0);
-  r.iteration_issued.eager = iteration.real("eager", 0, 0);
-  r.iteration_issued.replayed = iteration.real("replayed", 0, 0);
-  r.speedup = d.real("speedup", 1);
-  r.scaling_efficiency = d.real("scaling_efficiency", 1);
-  r.speedup_base_devices = d.integer("speedup_base_devices", 1, 1);
+  r.iteration.median = iteration.real("median", 0);
+  r.iteration.p05 = iteration.real("p05", 0);
+  r.iteration.p95 = iteration.real("p95", 0);
+  r.iteration.eager = iteration.real("eager", 0, 0);
+  r.iteration.replayed = iteration.real("replayed", 0, 0);
+  r.scaling.speedup = d.real("speedup", 1);
+  r.scaling.efficiency = d.real("scaling_efficiency", 1);
+  r.scaling.base_devices = d.integer("speedup_base_devices", 1, 1);
 }
 
 MemoryUse read_memory(const Json& m) {
@@ -363,31 +364,31 @@ MemoryUse read_memory(const Json& m) {
 void read_links(Report& r, const Json& d) {
   if (const Json* links = d.find("links")) {
     for (const Json& l : links->items())
-      r.links.push_back({l.at("name").as_text(), l.real("busy", 0), bytes_of(l, "bytes")});
+      r.network.links.push_back({l.at("name").as_text(), l.real("busy", 0), bytes_of(l, "bytes")});
   }
   if (const Json* groups = d.find("link_groups")) {
     for (const Json& g : groups->items())
-      r.link_groups.push_back({g.at("name").as_text(), g.integer("links", 1, 1), g.real("busy_mean", 0),
-                               g.real("busy_max", 0), bytes_of(g, "bytes")});
+      r.network.groups.push_back({g.at("name").as_text(), g.integer("links", 1, 1), g.real("busy_mean", 0),
+                                  g.real("busy_max", 0), bytes_of(g, "bytes")});
   }
 }
 
 void read_shares(Report& r, const Json& d) {
   const Json& staleness = part(d, "staleness");
-  read_bins(staleness, r.staleness);
+  read_bins(staleness, r.staleness.all);
   if (const Json* workers = staleness.find("by_worker")) {
-    for (const Json& w : workers->items()) read_bins(w, r.staleness_by_worker.emplace_back());
+    for (const Json& w : workers->items()) read_bins(w, r.staleness.by_worker.emplace_back());
   }
   const Json& share = part(d, "time_share");
-  for (const auto& [key, value] : kShares) r.time_share.*value = share.real(key, 0);
-  read_named(d, "exposed_communication_by_kind", r.communication_kinds);
-  read_named(d, "waiting_for", r.waiting_for);
+  for (const auto& [key, value] : kShares) r.time.share.*value = share.real(key, 0);
+  read_named(d, "exposed_communication_by_kind", r.time.communication_kinds);
+  read_named(d, "waiting_for", r.time.waiting_for);
   if (const Json* kernels = d.find("compute_by_kernel")) {
     for (const Json& k : kernels->items())
-      r.kernels.push_back({k.at("name").as_text(), k.text("heaviest_pass", ""), k.real("share", 0),
-                           k.real("heaviest_pass_share", 0)});
+      r.time.kernels.push_back({k.at("name").as_text(), k.text("heaviest_pass", ""), k.real("share", 0),
+                                k.real("heaviest_pass_share", 0)});
   }
-  r.slowed = d.real("compute_slowed_by_collectives", 0);
+  r.time.slowed = d.real("compute_slowed_by_collectives", 0);
   const Json& m = part(d, "memory_bytes_per_device");
   r.memory = read_memory(m);
   if (const Json* host = d.find("host_memory_bytes")) {
@@ -408,7 +409,7 @@ void read_shares(Report& r, const Json& d) {
   if (const Json* e = b.find("elasticity")) r.bottleneck.elasticity = e->as_real();
   if (const Json* gain = b.find("gain_if_unlimited")) r.bottleneck.gain_if_unlimited = gain->as_real();
   if (const Json* l = d.find("busiest_link"))
-    r.busiest_link = {l->at("name").as_text(), l->real("busy", 0), bytes_of(*l, "bytes")};
+    r.network.busiest = {l->at("name").as_text(), l->real("busy", 0), bytes_of(*l, "bytes")};
   if (r.fits) read_links(r, d);
 }
 
@@ -446,19 +447,19 @@ void read_side_by_side(Report& r, const Json& d) {
   const Json* jobs = d.find("side_by_side");
   if (jobs == nullptr) return;
   for (const Json& job : jobs->items())
-    r.side_by_side.push_back({job.at("model").as_text(), job.integer("devices", 1, 1),
-                              job.real("samples_per_second", 0, 0),
-                              job.real("samples_per_second_alone", 0, 0)});
+    r.rate.side_by_side.push_back({job.at("model").as_text(), job.integer("devices", 1, 1),
+                                   job.real("samples_per_second", 0, 0),
+                                   job.real("samples_per_second_alone", 0, 0)});
 }
 
 void read_incast(Report& r, const Json& d) {
   const Json* rounds = d.find("incast");
   if (rounds == nullptr) return;
   for (const Json& round : rounds->items())
-    r.incast.push_back({round.at("what").as_text(), round.real("senders", 1, 0),
-                        Bytes{round.integer("bytes", 0, 0)}, round.integer("ports", 1, 1),
-                        Bytes{round.integer("port_buffer_bytes", 0, 0)}, round.real("timeouts", 0, 0),
-                        round.real("goodput_share", 1, 0, 1), round.real("delay_seconds", 0, 0)});
+    r.network.incast.push_back({round.at("what").as_text(), round.real("senders", 1, 0),
+                                Bytes{round.integer("bytes", 0, 0)}, round.integer("ports", 1, 1),
+                                Bytes{round.integer("port_buffer_bytes", 0, 0)}, round.real("timeouts", 0, 0),
+                                round.real("goodput_share", 1, 0, 1), round.real("delay_seconds", 0, 0)});
 }
 
 constexpr double kMostSeconds = 1e15;  // of a timeline: what is added to it in other units stays finite
@@ -488,12 +489,12 @@ Report read_report(const Json& document) {
   read_side_by_side(r, document);
   read_incast(r, document);
   if (const Json* progress = document.find("progress")) r.progress = read_progress(*progress);
-  r.calibrated = document.boolean("calibrated", false);
-  r.extrapolates = texts(document, "extrapolates");
+  r.basis.calibrated = document.boolean("calibrated", false);
+  r.basis.extrapolates = texts(document, "extrapolates");
   r.notes = texts(document, "notes");
-  r.all_reduces_per_step = document.real("all_reduces_per_step", 0, 0);
-  r.simulated_events = document.integer("simulated_events", 0, 0);
-  if (const Json* question = document.find("question")) r.question = JsonWriter(*question);
+  r.network.all_reduces_per_step = document.real("all_reduces_per_step", 0, 0);
+  r.evaluation.events = document.integer("simulated_events", 0, 0);
+  if (const Json* question = document.find("question")) r.setup.question = JsonWriter(*question);
   if (const Json* training = document.find("training")) {
     r.training = {true,
                   read_loss(*training, "first_loss"),
@@ -503,7 +504,7 @@ Report read_report(const Json& document) {
     if (const Json* noise = training->find("noise_scale_samples"))
       r.training.noise = {noise->real("value", 0, 0), noise->real("low", 0, 0), noise->real("high", 0, 0)};
   }
-  r.wall_seconds = part(document, "run").real("wall_seconds", 0);
+  r.evaluation.wall_seconds = part(document, "run").real("wall_seconds", 0);
   read_timeline(r, document);
   return r;
 }
@@ -511,9 +512,9 @@ Report read_report(const Json& document) {
 constexpr double kNormal90 = 1.645;
 
 std::vector<ErrorSource> errors_of(const Report& r) {
-  if (!r.errors.empty()) return r.errors;
-  if (r.interval.low <= 0) return {};
-  return {{std::string(kRunToRun), std::log(r.interval.high / r.interval.low) / (2 * kNormal90)}};
+  if (!r.rate.errors.empty()) return r.rate.errors;
+  if (r.rate.interval.low <= 0) return {};
+  return {{std::string(kRunToRun), std::log(r.rate.interval.high / r.rate.interval.low) / (2 * kNormal90)}};
 }
 
 }  // namespace
@@ -534,17 +535,17 @@ void Report::largest_share_is_bottleneck() {
       {&TimeShare::idle, "host", "waits for the host: threads to be woken, or other work on its processors"}};
   const Part& most = *std::max_element(
       std::begin(kParts), std::end(kParts),
-      [&](const Part& a, const Part& b) { return time_share.*a.share < time_share.*b.share; });
+      [&](const Part& a, const Part& b) { return time.share.*a.share < time.share.*b.share; });
   bottleneck = {};
   bottleneck.resource = most.resource;
-  bottleneck.share = time_share.*most.share;
+  bottleneck.share = time.share.*most.share;
   bottleneck.explanation = fmt::format("{:.0f} % of the step {}", 100 * bottleneck.share, most.words);
-  if (bottleneck.resource == "waiting" && !waiting_for.empty())
-    bottleneck.explanation += fmt::format(", most for {}", waiting_for[0].first);
+  if (bottleneck.resource == "waiting" && !time.waiting_for.empty())
+    bottleneck.explanation += fmt::format(", most for {}", time.waiting_for[0].first);
 }
 
 Report::Interval ratio_interval(const Report& a, const Report& b) {
-  if (!(a.samples_per_second > 0) || !(b.samples_per_second > 0)) return {};
+  if (!(a.rate.samples_per_second > 0) || !(b.rate.samples_per_second > 0)) return {};
   std::vector<ErrorSource> left = errors_of(a);
   double below = 0, above = 0;  // squares
   const auto add = [&](double lower, double higher) {
@@ -565,7 +566,7 @@ Report::Interval ratio_interval(const Report& a, const Report& b) {
     left.erase(same);
   }
   for (const ErrorSource& e : left) add(e.sigma_above(), e.sigma);
-  const double ratio = b.samples_per_second / a.samples_per_second;
+  const double ratio = b.rate.samples_per_second / a.rate.samples_per_second;
   return {ratio * std::exp(-kNormal90 * std::sqrt(below)), ratio * std::exp(kNormal90 * std::sqrt(above)),
           0.9};
 }

@@ -187,38 +187,63 @@ struct TimelineEntry {
 };
 
 struct Report {
-  std::string engine = "sim", evaluator, evaluator_reason;
-  uint64_t seed = 0;
-  std::vector<std::pair<std::string, std::string>> inputs;  ///< resolved, in order; values are text
-  int64_t devices = 1, batch_per_device = 1;
-  int64_t samples_per_iteration = 1;  ///< of all devices together, all micro-batches of a step
-  bool fits = true;                ///< false: nothing was simulated, only what is above and `memory` is known
-  std::string recipe = "default";  ///< what the costs of kernels and issuing assume (schemes/setup/recipe.h)
-  double samples_per_second = 0;
-  double tokens_per_second = 0;  ///< 0 where samples are no sequences of tokens
+  /// How its figures were made.
+  struct Evaluation {
+    std::string engine = "sim", evaluator, reason;  ///< `reason`: why this evaluator
+    uint64_t seed = 0;
+    int64_t events = 0;  ///< simulated
+    double wall_seconds = 0;
+  };
+  /// What was asked.
+  struct Setup {
+    std::vector<std::pair<std::string, std::string>> inputs;  ///< resolved, in order; values are text
+    int64_t devices = 1, batch_per_device = 1;
+    int64_t samples_per_iteration = 1;  ///< of all devices together, all micro-batches of a step
+    JsonWriter question;  ///< the "tandem-question-1" document that it answers; null: not at hand
+  };
+  /// What the costs rest on.
+  struct Basis {
+    std::string recipe =
+        "default";  ///< what the costs of kernels and issuing assume (schemes/setup/recipe.h)
+    bool calibrated = false;
+    std::vector<std::string> extrapolates;
+  };
   struct Interval {
     double low = 0, high = 0, level = 0.9;
-  } interval;
-  std::vector<ErrorSource> errors;  ///< of the interval of a prediction, in quadrature
-  double iteration_median = 0, iteration_p05 = 0, iteration_p95 = 0;  ///< seconds
-  /// Medians of an execution on an asynchronous device: of steps issued op by op, and of such as were
-  /// replayed as a captured graph; 0 where there were none.
-  struct Issued {
+  };
+  struct Rate {
+    double samples_per_second = 0;
+    double tokens_per_second = 0;     ///< 0 where samples are no sequences of tokens
+    Interval interval;                ///< of samples_per_second
+    std::vector<ErrorSource> errors;  ///< of the interval of a prediction, in quadrature
+    /// Of a prediction with other jobs: its own first, then theirs in order; else empty.
+    std::vector<SharedRate> side_by_side;
+  };
+  /// Seconds.
+  struct IterationTimes {
+    double median = 0, p05 = 0, p95 = 0;
+    /// Medians of an execution on an asynchronous device: of steps issued op by op, and of such as were
+    /// replayed as a captured graph; 0 where there were none.
     double eager = 0, replayed = 0;
-  } iteration_issued;
+  };
   /// Against the fewest devices that hold the model, same batch per device.
-  double speedup = 1, scaling_efficiency = 1;
-  int64_t speedup_base_devices = 1;
-  Histogram staleness;                         ///< versions; empty without stores
-  std::vector<Histogram> staleness_by_worker;  ///< of the first 64, where known
-  TimeShare time_share;
-  std::vector<NamedShare> communication_kinds;  ///< of exposed_communication, largest first; sums up to it
-  std::vector<NamedShare> waiting_for;          ///< of waiting, by worker, longest first; at most 8
-  std::vector<KernelShare> kernels;             ///< of compute, largest first; empty where unknown
-  double slowed = 0;                            ///< of compute: what kernels lose to simultaneous collectives
-  MemoryUse memory;                             ///< of the role that needs most
-  std::vector<RoleMemory> memory_by_role;
-  std::vector<Remedy> remedies;  ///< what would let it fit, where it does not and nothing else asked did
+  struct Scaling {
+    double speedup = 1, efficiency = 1;
+    int64_t base_devices = 1;
+  };
+  /// In versions; empty without stores.
+  struct Staleness {
+    Histogram all;
+    std::vector<Histogram> by_worker;  ///< of the first 64, where known
+  };
+  /// Where a step's time goes.
+  struct TimeUse {
+    TimeShare share;
+    std::vector<NamedShare> communication_kinds;  ///< of exposed_communication, largest first; sums up to it
+    std::vector<NamedShare> waiting_for;          ///< of waiting, by worker, longest first; at most 8
+    std::vector<KernelShare> kernels;             ///< of compute, largest first; empty where unknown
+    double slowed = 0;  ///< of compute: what kernels lose to simultaneous collectives
+  };
   /// What limits the throughput. Of predictions by app: the resource with the largest elasticity. Else the
   /// largest time share.
   struct Bottleneck {
@@ -227,26 +252,18 @@ struct Report {
     /// d log(samples/s) / d log(resource), and the relative gain if there were no limit to the resource.
     /// Absent where changes were not tried out.
     std::optional<double> elasticity, gain_if_unlimited;
-  } bottleneck;
-  LinkUse busiest_link;        ///< of those that the job itself uses; not always the one that limits
-  std::vector<LinkUse> links;  ///< busiest first; at most the busiest 400
-  /// Every link that carried anything, where those are more than `links` holds; else empty. The group of the
-  /// busiest link first.
-  std::vector<LinkGroup> link_groups;
-  std::optional<Goodput> goodput;  ///< under failures
-  /// Of a prediction with other jobs: its own first, then theirs in order; else empty.
-  std::vector<SharedRate> side_by_side;
-  /// The round of each kind that waits longest; empty where nothing is lost and nobody paused.
-  std::vector<IncastRound> incast;
-  std::optional<TrainingProgress> progress;  ///< to a target, where one was given
-  std::vector<LibraryUse> libraries;         ///< of a worker of an execution; refused ones first
-  bool calibrated = false;
-  std::vector<std::string> extrapolates, notes;
-  /// That a coordinator (option "cycle") makes of a step's gradients, on average; 0: there is none.
-  double all_reduces_per_step = 0;
-  int64_t simulated_events = 0;
-  JsonWriter question;  ///< the "tandem-question-1" document that it answers; null: not at hand
-  double wall_seconds = 0;
+  };
+  struct NetworkUse {
+    LinkUse busiest;             ///< of the links that the job itself uses; not always the one that limits
+    std::vector<LinkUse> links;  ///< busiest first; at most the busiest 400
+    /// Every link that carried anything, where those are more than `links` holds; else empty. The group of
+    /// the busiest link first.
+    std::vector<LinkGroup> groups;
+    /// The round of each kind that waits longest; empty where nothing is lost and nobody paused.
+    std::vector<IncastRound> incast;
+    /// That a coordinator (option "cycle") makes of a step's gradients, on average; 0: there is none.
+    double all_reduces_per_step = 0;
+  };
   /// Of a real run on real data or numbers; JSON key "training", left out when there was none.
   struct Training {
     bool real = false;
@@ -258,7 +275,27 @@ struct Report {
       double samples = 0, low = 0, high = 0;
     };
     std::optional<Noise> noise;
-  } training;
+  };
+
+  Evaluation evaluation;
+  Setup setup;
+  Basis basis;
+  bool fits = true;  ///< false: nothing was simulated, only what is above and `memory` is known
+  Rate rate;
+  IterationTimes iteration;
+  Scaling scaling;
+  Staleness staleness;
+  TimeUse time;
+  MemoryUse memory;  ///< of the role that needs most
+  std::vector<RoleMemory> memory_by_role;
+  std::vector<Remedy> remedies;  ///< what would let it fit, where it does not and nothing else asked did
+  Bottleneck bottleneck;
+  NetworkUse network;
+  std::optional<Goodput> goodput;            ///< under failures
+  std::optional<TrainingProgress> progress;  ///< to a target, where one was given
+  std::vector<LibraryUse> libraries;         ///< of a worker of an execution; refused ones first
+  Training training;
+  std::vector<std::string> notes;
   std::vector<TimelineEntry> timeline;  ///< a few instances, a few iterations
 
   /// The bottleneck by the largest of the time shares, for reports that try no changes.

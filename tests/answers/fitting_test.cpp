@@ -64,7 +64,7 @@ TEST(Remedies, FitWhenTheyAreAskedAndNeedWhatTheySay) {
     for (const Remedy& remedy : refused.remedies) {
       const Question changed = with_remedy(q, remedy);
       const std::string told = changed.to_json().dump();
-      EXPECT_GE(remedy.devices, refused.devices) << told;
+      EXPECT_GE(remedy.devices, refused.setup.devices) << told;
       const Report report = predict(changed, remedy.devices, Depth::report);
       EXPECT_TRUE(report.fits) << told;
       EXPECT_EQ(report.memory.capacity, remedy.capacity) << told;

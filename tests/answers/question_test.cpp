@@ -81,7 +81,7 @@ TEST(Questions, ReportsCarryTheirsAndAreAskedAgain) {
     Question again = Question::from_json(parsed(report));
     again.timeline = false;
     EXPECT_EQ(text_of(predict(again)), report);
-    EXPECT_EQ(reports_from_json(parsed(report))[0].question.dump(), q.to_json().dump());
+    EXPECT_EQ(reports_from_json(parsed(report))[0].setup.question.dump(), q.to_json().dump());
   }
 }
 
@@ -134,7 +134,7 @@ TEST(Questions, TakeModelsAndSystemsThatNoFileHolds) {
   Question named =
       Question::of({{"model", "lenet5"}, {"system", "dgx1-v100"}, {"set", "host.cores=5"}, {"devices", "4"}});
   const Report a = predict(q, 4), b = predict(named, 4);
-  EXPECT_EQ(a.samples_per_second, b.samples_per_second);
+  EXPECT_EQ(a.rate.samples_per_second, b.rate.samples_per_second);
   EXPECT_EQ(a.bottleneck.resource, b.bottleneck.resource);
   EXPECT_EQ(a.bottleneck.elasticity, b.bottleneck.elasticity);
 }

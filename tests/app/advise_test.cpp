@@ -65,8 +65,8 @@ TEST(Advise, NoCandidateThatFitsIsPredictedFasterThanTheFirst) {
       const Report r = simulate(p);
       if (!r.fits) continue;
       ++compared;
-      EXPECT_EQ(r.samples_per_iteration, asked.space.samples) << c.scheme;
-      EXPECT_LE(r.samples_per_second, first(advice).report.samples_per_second) << c.scheme;
+      EXPECT_EQ(r.setup.samples_per_iteration, asked.space.samples) << c.scheme;
+      EXPECT_LE(r.rate.samples_per_second, first(advice).report.rate.samples_per_second) << c.scheme;
     } catch (const InputError&) {
       // What a scheme refuses is no candidate.
     }
@@ -81,9 +81,9 @@ TEST(Advise, EverythingListedFitsAndIsRankedByItsRate) {
   for (std::size_t i = 0; i < advice.ranked.size(); ++i) {
     const Report& r = advice.ranked[i].report;
     EXPECT_TRUE(r.fits && r.memory.fits());
-    EXPECT_EQ(r.samples_per_iteration, 64);
+    EXPECT_EQ(r.setup.samples_per_iteration, 64);
     if (i > 0) {
-      EXPECT_LE(r.samples_per_second, advice.ranked[i - 1].report.samples_per_second);
+      EXPECT_LE(r.rate.samples_per_second, advice.ranked[i - 1].report.rate.samples_per_second);
     }
   }
   ASSERT_TRUE(advice.first_beats_second);
@@ -97,7 +97,7 @@ TEST(Advise, MoreDevicesNeverMakeTheAdvisedRateWorse) {
       const double rate =
           first(Asked("vgg8-cifar10", "v100-pcie-8x", devices, samples, {"allreduce", "zero", "hybrid"})
                     .answer())
-              .report.samples_per_second;
+              .report.rate.samples_per_second;
       EXPECT_GE(rate, before) << devices;
       before = rate;
     }
@@ -201,10 +201,10 @@ TEST(Advise, SchemesThatLearnElseAreTriedWhenAskedForAndSaidToBe) {
 
 TEST(Advise, ProbabilityFollowsFromTheErrorsThatAreNotShared) {
   Report a, b;
-  a.samples_per_second = 110;
-  b.samples_per_second = 100;
-  a.errors = {{"kernels", 0.5}, {"links", 0.1}};
-  b.errors = {{"kernels", 0.5}};
+  a.rate.samples_per_second = 110;
+  b.rate.samples_per_second = 100;
+  a.rate.errors = {{"kernels", 0.5}, {"links", 0.1}};
+  b.rate.errors = {{"kernels", 0.5}};
   const double z = std::log(1.1) / 0.1;  // the kernels' error cancels
   EXPECT_NEAR(probability_faster(a, b), 0.5 * std::erfc(-z / std::sqrt(2.0)), 1e-9);
   EXPECT_NEAR(probability_faster(a, b) + probability_faster(b, a), 1, 1e-9);

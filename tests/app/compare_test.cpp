@@ -88,14 +88,14 @@ TEST(CompareSystems, KernelsThatCollectivesSlowAreNoCompute) {
 /// kernels 1.6.
 TEST(CompareSystems, CommunicationBesideAndBetweenKernelsIsOneCause) {
   schemes::Report a, b;
-  a.samples_per_iteration = b.samples_per_iteration = 8;
-  a.samples_per_second = 100;
-  a.time_share.compute = 0.72, a.slowed = 0.22, a.time_share.exposed_communication = 0.28;
-  b.samples_per_second = 250;
-  b.time_share.compute = 0.75, b.slowed = 0.15, b.time_share.exposed_communication = 0.25;
+  a.setup.samples_per_iteration = b.setup.samples_per_iteration = 8;
+  a.rate.samples_per_second = 100;
+  a.time.share.compute = 0.72, a.time.slowed = 0.22, a.time.share.exposed_communication = 0.28;
+  b.rate.samples_per_second = 250;
+  b.time.share.compute = 0.75, b.time.slowed = 0.15, b.time.share.exposed_communication = 0.25;
   EXPECT_THAT(app::why({a, b}).text,
               HasSubstr("because a step waits for communication for 8 instead of 22 ms"));
-  a.slowed = 0.12;
+  a.time.slowed = 0.12;
   EXPECT_THAT(app::why({a, b}).text, HasSubstr("because a step computes for 19 instead of 48 ms"));
 }
 

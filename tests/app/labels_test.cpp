@@ -17,8 +17,8 @@ using ::testing::Not;
 
 Report report(const std::vector<std::pair<std::string, std::string>>& inputs, int64_t devices = 8) {
   Report r;
-  r.inputs = inputs;
-  r.devices = devices;
+  r.setup.inputs = inputs;
+  r.setup.devices = devices;
   return r;
 }
 
@@ -45,15 +45,15 @@ TEST(Labels, OptionsTellSchemesApart) {
 TEST(Labels, OfBothEnginesWhatOnlyOneKnowsTellsNothing) {
   Report predicted = report({{"model", "lenet5"}, {"scheme", "allreduce"}, {"recipe", "pytorch"}}),
          executed = report({{"model", "lenet5"}, {"scheme", "allreduce"}});
-  executed.engine = "exec";
+  executed.evaluation.engine = "exec";
   EXPECT_THAT(app::distinguishing_labels({predicted, executed}), ElementsAre("predicted", "executed"));
 }
 
 TEST(Labels, SeriesOfAPictureAreApartByMemoryAndOptions) {
   Report plain = report({{"model", "gpt2"}, {"system", "dgx-a100"}, {"scheme", "allreduce"}});
   Report half = plain, swapped = plain;
-  half.inputs.emplace_back("memory.weights", "half");
-  swapped.inputs.emplace_back("system_label", "dgx-a100 with h100-sxm");
+  half.setup.inputs.emplace_back("memory.weights", "half");
+  swapped.setup.inputs.emplace_back("system_label", "dgx-a100 with h100-sxm");
   std::vector<std::string> titles;
   for (const app::Series& s : app::series_of({plain, half, swapped})) titles.push_back(s.title);
   EXPECT_THAT(titles, ElementsAre("dgx-a100", "dgx-a100, weights=half", "dgx-a100 with h100-sxm"));

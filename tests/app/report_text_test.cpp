@@ -13,11 +13,11 @@ namespace {
 TEST(ReportText, NamesOneSlowWorkerOrAllThatAreSlow) {
   Report r;
   r.bottleneck.resource = "compute";
-  r.time_share.compute = 0.3;
-  r.time_share.waiting = 0.6;
-  r.waiting_for = {{"worker 3 on gpu3", 0.59}, {"worker 1 on gpu1", 0.01}};
+  r.time.share.compute = 0.3;
+  r.time.share.waiting = 0.6;
+  r.time.waiting_for = {{"worker 3 on gpu3", 0.59}, {"worker 1 on gpu1", 0.01}};
   EXPECT_EQ(app::bound_by(r), "compute of worker 3 on gpu3, awaited for 59 % of the step");
-  r.waiting_for = {{"worker 3 on gpu3", 0.35}, {"worker 1 on gpu1", 0.25}};
+  r.time.waiting_for = {{"worker 3 on gpu3", 0.35}, {"worker 1 on gpu1", 0.25}};
   EXPECT_EQ(app::bound_by(r),
             "compute of slower workers, awaited for 60 % of the step (most: worker 3 on gpu3 35 %)");
 }
@@ -35,7 +35,7 @@ TEST(ReportText, ALinkThatOthersWaitForHasNoShareOfItsOwn) {
 
 TEST(ReportText, OnlyStagesHaveMicroBatches) {
   Report r;
-  r.batch_per_device = 32;
+  r.setup.batch_per_device = 32;
   r.memory_by_role = {{"master", 1, {}}, {"replica", 3, {}}};
   EXPECT_EQ(app::report_batch(r), "32 samples per device");
   r.memory_by_role = {{"stage 0", 1, {}}, {"stage 1", 1, {}}};
@@ -44,32 +44,32 @@ TEST(ReportText, OnlyStagesHaveMicroBatches) {
 
 TEST(ReportText, EfficiencyAbovePerfectIsTheDividedUpdate) {
   Report one, eight;
-  one.devices = 1;
-  one.iteration_median = 0.1;
-  one.kernels = {{"gemm", "", 0.8}, {"optimizer", "", 0.2}};
+  one.setup.devices = 1;
+  one.iteration.median = 0.1;
+  one.time.kernels = {{"gemm", "", 0.8}, {"optimizer", "", 0.2}};
   eight = one;
-  eight.devices = 8;
-  eight.iteration_median = 0.09;
-  eight.scaling_efficiency = 1.1;
+  eight.setup.devices = 8;
+  eight.iteration.median = 0.09;
+  eight.scaling.efficiency = 1.1;
   EXPECT_EQ(app::beyond_perfect_text({one, eight}), "") << "the update takes as long";
-  eight.kernels = {{"gemm", "", 0.9}, {"optimizer", "", 0.03}};
+  eight.time.kernels = {{"gemm", "", 0.9}, {"optimizer", "", 0.03}};
   EXPECT_EQ(
       app::beyond_perfect_text({one, eight}),
       "Efficiency above 100 %: the optimiser's update takes 20 % of the step on 1 device, and 8 devices "
       "divide it.");
-  one.time_share.launch = 0.1;
-  eight.time_share.launch = 0.02;
+  one.time.share.launch = 0.1;
+  eight.time.share.launch = 0.02;
   EXPECT_EQ(
       app::beyond_perfect_text({one, eight}),
       "Efficiency above 100 %: the optimiser's update takes 20 % of the step on 1 device and its launches "
       "some 8 %, and 8 devices divide it.");
   Report served = eight;
-  served.kernels = {{"gemm", "", 0.95}};
-  served.inputs = {{"scheme.server", "cpu"}};
+  served.time.kernels = {{"gemm", "", 0.95}};
+  served.setup.inputs = {{"scheme.server", "cpu"}};
   EXPECT_THAT(app::beyond_perfect_text({one, served}),
               ::testing::EndsWith(", and servers do it for 8 devices."));
   EXPECT_EQ(app::beyond_perfect_text({eight}), "") << "of one device nothing is known";
-  eight.scaling_efficiency = 0.99;
+  eight.scaling.efficiency = 0.99;
   EXPECT_EQ(app::beyond_perfect_text({one, eight}), "");
 }
 

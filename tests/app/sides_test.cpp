@@ -143,7 +143,7 @@ TEST(CompareOps, WaitsThatOverlapCountOnce) {
 /// A timeline of two of eight iterations shows the one with the average.
 TEST(CompareOps, WhatHappensOnceAPeriodIsSharedByItsIterations) {
   Report r;
-  r.inputs = {{"scheme", "diloco"}, {"scheme.every", "8"}};
+  r.setup.inputs = {{"scheme", "diloco"}, {"scheme.every", "8"}};
   r.timeline = {{"worker", "compute", "step", 0, 6, 0.0, 1.0},
                 {"worker", "compute", "step", 0, 7, 1.0, 2.0},
                 {"worker", "comm", "waiting for worker 1", 0, 7, 2.0, 6.0},

@@ -32,7 +32,7 @@ void prediction(benchmark::State& state, const Asked& asked) {
   p.job.input = false;
   p.check_memory = false;
   double rate = 0;
-  for (auto _ : state) rate = simulate(p).samples_per_second;
+  for (auto _ : state) rate = simulate(p).rate.samples_per_second;
   state.counters["samples/s"] = rate;  // of the training, to see that it is the same question
 }
 

@@ -26,7 +26,7 @@ TEST(MachinePredictions, SaysThatAnIntervalSaysNothing) {
   const std::string file = testing::TempDir() + "machine_fit_wide.json";
   std::ofstream(file) << profile.dump();
   const Report r = predict(c, file);
-  EXPECT_GT(r.interval.high, 3 * r.interval.low);
+  EXPECT_GT(r.rate.interval.high, 3 * r.rate.interval.low);
   EXPECT_THAT(r.notes, note);
 }
 
@@ -37,14 +37,14 @@ TEST(MachinePredictions, SaysThatTheMachineWasBusy) {
   m.load.processors = 2;
   m.load.others = 0.02;
   const Case c{"mlp:hidden=512,layers=6", "allreduce"};
-  EXPECT_THAT(predict(c, profile_of(m, "quiet")).extrapolates,
+  EXPECT_THAT(predict(c, profile_of(m, "quiet")).basis.extrapolates,
               testing::Not(testing::Contains(HasSubstr("busy"))));
   m.load.others = 0.7;
   const std::string text = m.to_json();
   EXPECT_EQ(Measurements::from_json(Json::parse(text, "m.json")).to_json(), text);
   EXPECT_THAT(fit_machine(m).remarks.at(0),
               HasSubstr("busy machine: other programs took 70 % of 2 processors"));
-  EXPECT_THAT(predict(c, profile_of(m, "busy")).extrapolates,
+  EXPECT_THAT(predict(c, profile_of(m, "busy")).basis.extrapolates,
               testing::Contains(HasSubstr("busy machine: other programs took 70 % of 2 processors")));
 }
 
@@ -62,7 +62,7 @@ TEST(MachinePredictions, SaysThatGraphsContradictEachOther) {
 TEST(MachinePredictions, PredictsInAMeasuredPrecisionAlone) {
   const std::string both = profile_of(made_in_two(), "precisions"), one = profile_of(made(), "fp32");
   const auto step = [&](const std::string& profile, Precision precision) {
-    return predict({"mlp:hidden=512,layers=6", "allreduce"}, profile, precision).iteration_median;
+    return predict({"mlp:hidden=512,layers=6", "allreduce"}, profile, precision).iteration.median;
   };
   EXPECT_EQ(step(both, Precision::fp32), step(one, Precision::fp32));
   EXPECT_LT(step(both, Precision::bf16), 0.4 * step(both, Precision::fp32));
@@ -78,7 +78,7 @@ TEST(MachinePredictions, PricesTheWayToAStoreInHostMemory) {
     Measurements m = made_apart(true);
     for (MeasuredTransfer& t : m.copy) t.seconds *= t.way == of ? slower : 1;
     const std::string file = "apart_" + std::string(name(of)) + (slower > 1 ? "_slow" : "");
-    return predict({model, gpu ? on_gpu : scheme, 2}, profile_of(m, file.c_str())).iteration_median;
+    return predict({model, gpu ? on_gpu : scheme, 2}, profile_of(m, file.c_str())).iteration.median;
   };
   const double bytes = 4 * static_cast<double>(Graph::load(model).parameter_elements());
   const double usual = step(1, CopyWay::memory);
@@ -107,7 +107,7 @@ TEST(MachinePredictions, AStoreInHostMemoryTakesItsCopiesSumsAndUpdates) {
   const double copy = at(CopyWay::memory), moves = at(CopyWay::host_update), update = 5 * moves;
   for (const int64_t workers : {2, 4}) {
     const auto step = [&](const char* scheme) {
-      return predict({model, scheme, workers}, profile).iteration_median;
+      return predict({model, scheme, workers}, profile).iteration.median;
     };
     const auto n = static_cast<double>(workers);
     EXPECT_NEAR(
@@ -139,7 +139,7 @@ TEST(MachinePredictions, WorkersOfOneGpuTakeBetweenTwoBounds) {
   }
   const auto width = [&](int64_t workers) {
     const Report r = predict({"mlp:hidden=320,layers=2", "allreduce", workers}, profile);
-    return r.interval.high / r.interval.low;
+    return r.rate.interval.high / r.rate.interval.low;
   };
   EXPECT_GT(width(4), width(2));
 }
@@ -153,19 +153,19 @@ TEST(MachinePredictions, MeasuredKernelsOnADescribedSystem) {
   };
   const Report here = told("local", 1), one = told("hgx-h200", 1), eight = told("hgx-h200", 8),
                slow = told("v100-mesh-1ib", 8);
-  EXPECT_EQ(one.iteration_median, here.iteration_median);
-  EXPECT_GT(eight.iteration_median, one.iteration_median);
-  EXPECT_LT(eight.iteration_median, slow.iteration_median);
-  EXPECT_GT(told("local", 8).iteration_median, 3 * eight.iteration_median)
+  EXPECT_EQ(one.iteration.median, here.iteration.median);
+  EXPECT_GT(eight.iteration.median, one.iteration.median);
+  EXPECT_LT(eight.iteration.median, slow.iteration.median);
+  EXPECT_GT(told("local", 8).iteration.median, 3 * eight.iteration.median)
       << "there eight share what was measured";
   Measurements named = made_apart(false);
   named.machine = "NVIDIA H200, 132 processors";
   const auto strange = [&](const char* system) {
     const Report r = predict({"mlp:hidden=320,layers=2", "allreduce", 8}, profile_of(named, "named"),
                              Precision::fp32, system);
-    return std::count_if(r.extrapolates.begin(), r.extrapolates.end(), [](const std::string& note) {
-      return note.find("measured H200, not on v100") != std::string::npos;
-    });
+    return std::count_if(
+        r.basis.extrapolates.begin(), r.basis.extrapolates.end(),
+        [](const std::string& note) { return note.find("measured H200, not on v100") != std::string::npos; });
   };
   EXPECT_EQ(strange("hgx-h200"), 0);
   EXPECT_EQ(strange("v100-mesh-1ib"), 1);
@@ -184,8 +184,9 @@ TEST(MachinePredictions, AStepOfOneIsTheSumOfItsParts) {
     for (const Kernel& k : program.tasks[op.what].kernels) step += truth(k) * static_cast<double>(k.repeat);
   }
   const Report r = predict({"mlp:hidden=320,layers=2", "allreduce"}, profile_of(made(), "profile"));
-  EXPECT_NEAR(r.iteration_median / step, 1, 1e-6) << "the made-up machine has a straight curve";
-  EXPECT_TRUE(r.interval.low < r.samples_per_second && r.samples_per_second < r.interval.high);
+  EXPECT_NEAR(r.iteration.median / step, 1, 1e-6) << "the made-up machine has a straight curve";
+  EXPECT_TRUE(r.rate.interval.low < r.rate.samples_per_second &&
+              r.rate.samples_per_second < r.rate.interval.high);
 }
 
 /// As wide as the model is far from what was measured, and wider for several workers by what the suite's own
@@ -193,7 +194,9 @@ TEST(MachinePredictions, AStepOfOneIsTheSumOfItsParts) {
 TEST(MachinePredictions, IntervalsWidenWithTheDistanceFromMeasuredKernels) {
   Measurements m = made();
   for (MeasuredKernel& k : m.kernels) k.median *= k.graph % 4 == 0 ? 1.1 : 0.95;  // so that fits are off
-  const auto width = [](const Report& r) { return std::log(r.interval.high / r.samples_per_second); };
+  const auto width = [](const Report& r) {
+    return std::log(r.rate.interval.high / r.rate.samples_per_second);
+  };
   const auto wide = [&](const Measurements& of, const char* name, const char* model, int64_t devices) {
     return width(predict({model, "allreduce", devices}, profile_of(of, name)));
   };
@@ -217,7 +220,7 @@ TEST(MachinePredictions, WorkersOfDifferentSpeedMeetTheGate) {
   const std::string unlike = profile_of(m, "unlike");
   const auto staleness = [&](const char* scheme, const std::string& profile) {
     return predict({"mlp:hidden=128,layers=2", scheme, 2, 512, nullptr, 300, std::nullopt}, profile)
-        .staleness.mean();
+        .staleness.all.mean();
   };
   const char *gated = "parameter-server:mode=ssp,slack=2,overlap=off",
              *loose = "parameter-server:mode=async,overlap=off";
@@ -236,7 +239,7 @@ TEST(MachinePredictions, InterruptionsCostWhatTheyTake) {
   const std::string disturbed = profile_of(m, "disturbed");
   const auto slower = [&](const char* scheme, int64_t devices, int32_t iterations) {
     const Case c{"mlp:hidden=512,layers=6", scheme, devices, 32, nullptr, iterations, std::nullopt};
-    return predict(c, calm).samples_per_second / predict(c, disturbed).samples_per_second;
+    return predict(c, calm).rate.samples_per_second / predict(c, disturbed).rate.samples_per_second;
   };
   EXPECT_NEAR(slower("allreduce", 1, 0), 1.02, 1e-3);
   const double both = slower("allreduce", 2, 0);
@@ -256,21 +259,21 @@ TEST(MachinePredictions, TurnsSpreadStaleness) {
     return predict({"lenet5", scheme, workers, 64, nullptr, 300, std::nullopt}, profile);
   };
   const auto share_of = [](int64_t versions, const Report& r) {
-    for (const auto& bin : r.staleness.bins()) {
+    for (const auto& bin : r.staleness.all.bins()) {
       if (bin.value == versions)
-        return static_cast<double>(bin.count) / static_cast<double>(r.staleness.count());
+        return static_cast<double>(bin.count) / static_cast<double>(r.staleness.all.count());
     }
     return 0.0;
   };
   const char* async = "parameter-server:mode=async,overlap=off";
   const Report loose = report(async, turns);
-  EXPECT_NEAR(loose.staleness.mean(), 3, 0.1);
+  EXPECT_NEAR(loose.staleness.all.mean(), 3, 0.1);
   EXPECT_LT(share_of(3, loose), share_of(3, report(async, even)) - 0.2);
   const Report late = report("gossip", turns, 2);
-  EXPECT_NEAR(late.staleness.mean(), 2, 0.05);
+  EXPECT_NEAR(late.staleness.all.mean(), 2, 0.05);
   EXPECT_LT(share_of(2, late), share_of(2, report("gossip", even, 2)) - 0.05);
   const char* sync = "parameter-server:overlap=off";
-  EXPECT_EQ(report(sync, turns).samples_per_second, report(sync, even).samples_per_second);
+  EXPECT_EQ(report(sync, turns).rate.samples_per_second, report(sync, even).rate.samples_per_second);
 }
 
 /// Seconds of the one collective of this kind in a step of two workers, without what waking costs; its bytes.
@@ -327,7 +330,7 @@ TEST(MachinePredictions, PricesMessagesToServersOverRateLimitedLinks) {
   const std::string profile = profile_of(made(), "server");
   const auto step = [&](const char* rate_limit) {
     return predict({model, "parameter-server:overlap=off,shards=1", 2, 32, rate_limit}, profile)
-        .iteration_median;
+        .iteration.median;
   };
   const double bytes = 4 * static_cast<double>(Graph::load(model).parameter_elements());
   EXPECT_NEAR(step("1Gbit/s") - step("10Gbit/s"), 2 * bytes * (1 / 125e6 - 1 / 1.25e9), 0.02 * bytes / 125e6);
@@ -338,7 +341,7 @@ TEST(MachinePredictions, OverlappedTcpCostsCompute) {
   const char* model = "mlp:hidden=512,layers=6";
   const std::string profile = profile_of(made(), "tcp");
   const auto rate = [&](const char* scheme, int64_t devices) {
-    return predict({model, scheme, devices, 512, "10Gbit/s"}, profile).samples_per_second /
+    return predict({model, scheme, devices, 512, "10Gbit/s"}, profile).rate.samples_per_second /
            static_cast<double>(devices);
   };
   const double alone = rate("allreduce", 1), overlapped = rate("allreduce:bucket=64KiB", 2),

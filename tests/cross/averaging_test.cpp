@@ -191,7 +191,7 @@ TEST(Averaging, GossipIsTwoVersionsBehindInBothEngines) {
     EvaluateOptions options;
     options.iterations = kIterations;
     const Trace trace = run_events(plan, options);
-    for (const Histogram* h : {&r.report.staleness, &trace.staleness}) {
+    for (const Histogram* h : {&r.report.staleness.all, &trace.staleness}) {
       EXPECT_EQ(h->count(), 4 * kIterations);
       EXPECT_LE(h->mean(), 2.0) << text;  // averages behind a worker's last update are seen by nobody
       EXPECT_GE(h->mean(), 2.0 - 4.0 * 8 / kIterations) << text;
@@ -210,9 +210,9 @@ TEST(Averaging, GossipWaitsForNobody) {
     return simulate(p);
   };
   const Report slowed = rate(gossip, true);
-  EXPECT_GT(slowed.samples_per_second / rate(gossip, false).samples_per_second, 0.8);
-  EXPECT_LT(rate(sync, true).samples_per_second / rate(sync, false).samples_per_second, 0.8);
-  EXPECT_GT(slowed.staleness_by_worker[3].mean(), slowed.staleness_by_worker[0].mean() + 0.3);
+  EXPECT_GT(slowed.rate.samples_per_second / rate(gossip, false).rate.samples_per_second, 0.8);
+  EXPECT_LT(rate(sync, true).rate.samples_per_second / rate(sync, false).rate.samples_per_second, 0.8);
+  EXPECT_GT(slowed.staleness.by_worker[3].mean(), slowed.staleness.by_worker[0].mean() + 0.3);
 }
 
 /// The server divides by what it has counted: what reaches the parameters is less than the whole sum exactly
@@ -238,7 +238,7 @@ TEST(Averaging, StaleGradientsAreAppliedWithLess) {
       less += std::pow(static_cast<double>(r.parameters[i]) - sum, 2);
     }
     const bool stale =
-        r.report.staleness.max() > (std::string(text).find("delay") == std::string::npos ? 1 : 3);
+        r.report.staleness.all.max() > (std::string(text).find("delay") == std::string::npos ? 1 : 3);
     EXPECT_EQ(less > 1e-6 * whole, stale) << text;
   }
 }
@@ -252,8 +252,8 @@ TEST(Averaging, RatesByStalenessTakeNoTime) {
   const Report fixed = predicted("parameter-server:mode=async");
   for (const char* text :
        {"parameter-server:mode=async,rate=by-staleness", "parameter-server:mode=async,rate=delay-adaptive"}) {
-    EXPECT_EQ(predicted(text).samples_per_second, fixed.samples_per_second);
-    EXPECT_EQ(predicted(text).staleness.mean(), fixed.staleness.mean());
+    EXPECT_EQ(predicted(text).rate.samples_per_second, fixed.rate.samples_per_second);
+    EXPECT_EQ(predicted(text).staleness.all.mean(), fixed.staleness.all.mean());
   }
 }
 

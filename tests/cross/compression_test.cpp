@@ -306,7 +306,7 @@ TEST(Compression, BytesAndTimesArePredicted) {
     p.job.graph = &vgg;
     p.system = &nodes;
     p.job.batch = 16;
-    return simulate(p).samples_per_second;
+    return simulate(p).rate.samples_per_second;
   };
   const double whole = rate("allreduce");
   EXPECT_GT(rate("allreduce:compression=powersgd"), 5 * whole);

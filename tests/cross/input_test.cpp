@@ -113,7 +113,7 @@ TEST_F(Pictures, AreLoadedByTheProgramThatIsPredicted) {
     EXPECT_EQ(stages % 2, 0);
     EXPECT_GE(stages, 2) << text;
     const Report predicted = simulate(p);
-    EXPECT_GT(predicted.samples_per_second, 0);
+    EXPECT_GT(predicted.rate.samples_per_second, 0);
   }
 }
 

@@ -93,7 +93,7 @@ TEST_P(Ladder, CountsEqualTheSimulators) {
   EvaluateOptions options;
   options.iterations = kIterations * plan.program->micro_batches;
   const Trace trace = run_events(plan, options);
-  EXPECT_EQ(r.report.staleness.count() + r.dropped, trace.staleness.count() + trace.dropped)
+  EXPECT_EQ(r.report.staleness.all.count() + r.dropped, trace.staleness.count() + trace.dropped)
       << "gradients that arrived";
   const auto& stores = plan.program->stores;
   if (stores.empty() || !stores[0].drop_late) {  // else timing decides what is dropped
@@ -103,15 +103,15 @@ TEST_P(Ladder, CountsEqualTheSimulators) {
   }
   // Nobody runs more than slack + 1 iterations ahead, so nothing is staler than what the others did in them.
   if (s.facts.reads == Reads::fresh) {
-    EXPECT_EQ(r.report.staleness.max(), 0);
+    EXPECT_EQ(r.report.staleness.all.max(), 0);
   } else if (s.facts.reads == Reads::delayed) {
-    for (const Histogram* h : {&r.report.staleness, &trace.staleness}) {
+    for (const Histogram* h : {&r.report.staleness.all, &trace.staleness}) {
       EXPECT_EQ(h->count(), (kIterations - s.facts.late) * s.cluster.devices);
       EXPECT_EQ(h->max(), s.facts.late);
       EXPECT_EQ(h->mean(), s.facts.late);
     }
   } else if (s.facts.reads == Reads::bounded) {
-    EXPECT_LE(r.report.staleness.max(), (2 * stores[0].slack + 2) * (s.cluster.devices - 1));
+    EXPECT_LE(r.report.staleness.all.max(), (2 * stores[0].slack + 2) * (s.cluster.devices - 1));
   }
 }
 
@@ -124,8 +124,8 @@ TEST_P(Ladder, RatesCountTheProgramsSamples) {
   const Report predicted = simulate(prediction(s, scheme, 12));
   const Program program = make_program(execution(s, scheme, "null", 1));
   const int64_t samples = 4 * program.micro_batches * s.cluster.devices;
-  EXPECT_EQ(executed.report.samples_per_iteration, samples);
-  EXPECT_EQ(predicted.samples_per_iteration, samples);
+  EXPECT_EQ(executed.report.setup.samples_per_iteration, samples);
+  EXPECT_EQ(predicted.setup.samples_per_iteration, samples);
   const auto& seconds = executed.iteration_seconds;
   const double mean =
       std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
@@ -133,11 +133,11 @@ TEST_P(Ladder, RatesCountTheProgramsSamples) {
   const double kept = executed.dropped == 0 ? 1
                                             : static_cast<double>(executed.updates) /
                                                   static_cast<double>(executed.updates + executed.dropped);
-  EXPECT_NEAR(executed.report.samples_per_second * mean, kept * count, 1e-9 * count);
+  EXPECT_NEAR(executed.report.rate.samples_per_second * mean, kept * count, 1e-9 * count);
   if (program.stores.empty() || !program.stores[0].drop_late) {
-    EXPECT_GE(predicted.samples_per_second * predicted.iteration_p95, count * (1 - 1e-6));
+    EXPECT_GE(predicted.rate.samples_per_second * predicted.iteration.p95, count * (1 - 1e-6));
   }
-  EXPECT_LE(predicted.samples_per_second * predicted.iteration_p05, count * (1 + 1e-6));
+  EXPECT_LE(predicted.rate.samples_per_second * predicted.iteration.p05, count * (1 + 1e-6));
 }
 
 /// What an op hands to its collective or sends is what the Program says, also where parameters have 2 bytes.

@@ -35,7 +35,8 @@ Sums sums(const std::string& text, const Cluster& cluster, const char* backend =
       EXPECT_EQ(static_cast<double>(r.parameters[i]), static_cast<double>(-sum)) << text << " " << i;
     }
   }
-  return {simulate(p).all_reduces_per_step, r.report.all_reduces_per_step, make_program(e).buckets.size()};
+  return {simulate(p).network.all_reduces_per_step, r.report.network.all_reduces_per_step,
+          make_program(e).buckets.size()};
 }
 
 /// Without overlap all gradients get ready at once, so that how many sums there are is a matter of bytes:
@@ -87,7 +88,7 @@ TEST(Rounds, AsynchronousDevicesKeepTheirBuckets) {
     e.backend = &backend;
     EXPECT_EQ(make_program(e).buckets.size() == 1, backend.asynchronous) << backend.name;
     const ExecutionResult r = execute(e);
-    EXPECT_EQ(r.report.all_reduces_per_step == 0, backend.asynchronous) << backend.name;
+    EXPECT_EQ(r.report.network.all_reduces_per_step == 0, backend.asynchronous) << backend.name;
     EXPECT_EQ(r.report.notes.empty(), !backend.asynchronous) << backend.name;
   }
 }
@@ -97,7 +98,7 @@ TEST(Rounds, AsynchronousDevicesKeepTheirBuckets) {
 TEST(Rounds, AStepTakesACycleAtLeast) {
   const auto step = [](const char* text) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
-    return simulate(prediction({text, {2, 1, 2}}, scheme, 20)).iteration_median;
+    return simulate(prediction({text, {2, 1, 2}}, scheme, 20)).iteration.median;
   };
   const double none = step("allreduce:overlap=off");
   EXPECT_LT(none, 2e-3);

@@ -128,7 +128,7 @@ TEST_P(Slept, NoExecutionIsFasterThanItsSchedule) {
   e.warmup = 1;
   const ExecutionResult r = execute(e);
   EXPECT_GT(trace.makespan.seconds(), 1e-3 * kIterations) << "something was to be slept";
-  EXPECT_GE(r.report.wall_seconds, 0.999 * trace.makespan.seconds());
+  EXPECT_GE(r.report.evaluation.wall_seconds, 0.999 * trace.makespan.seconds());
 }
 
 INSTANTIATE_TEST_SUITE_P(Schemes, Slept,

@@ -345,7 +345,7 @@ void expect_same_ops(const SplitCase& s) {
   q.devices = s.devices;
   q.iterations = 4;
   EXPECT_EQ(fingerprint(*make_plan(q).program), fingerprint(p));
-  EXPECT_EQ(simulate(q).samples_per_iteration, r.report.samples_per_iteration);
+  EXPECT_EQ(simulate(q).setup.samples_per_iteration, r.report.setup.samples_per_iteration);
 }
 
 TEST_P(Splits, RunTheSameOpsInBothEngines) { expect_same_ops(GetParam()); }

@@ -31,14 +31,14 @@ void expect_workers_less_one(const char* text, int64_t workers) {
   Execution e = execution(s, scheme, "cpu", kIterations);
   e.warmup = 0;
   const ExecutionResult r = execute(e);
-  EXPECT_EQ(r.report.staleness.count(), kIterations * workers);
+  EXPECT_EQ(r.report.staleness.all.count(), kIterations * workers);
   const auto others = static_cast<double>(workers - 1);
-  EXPECT_LE(r.report.staleness.mean(), others + 1e-9);
-  EXPECT_GE(r.report.staleness.mean(), others - 2 * others / kIterations);
+  EXPECT_LE(r.report.staleness.all.mean(), others + 1e-9);
+  EXPECT_GE(r.report.staleness.all.mean(), others - 2 * others / kIterations);
   double most = 0;
-  ASSERT_EQ(r.report.staleness_by_worker.size(), static_cast<std::size_t>(workers));
+  ASSERT_EQ(r.report.staleness.by_worker.size(), static_cast<std::size_t>(workers));
   for (uint32_t w = 0; w < workers; ++w) {
-    const Histogram& worker = r.report.staleness_by_worker[w];
+    const Histogram& worker = r.report.staleness.by_worker[w];
     EXPECT_EQ(worker.count(), r.worker_iterations[w]);
     most = std::max(most, (worker.mean() + 1) * static_cast<double>(worker.count()));
   }
@@ -71,12 +71,12 @@ TEST(Execute, StalenessIsCountedAfterWarmup) {
       int64_t pushes = 0;
       for (const int64_t made : r.worker_iterations)
         pushes += std::max<int64_t>(0, made / every - warmup / every);
-      EXPECT_EQ(r.report.staleness.count() % pushes, 0) << s.scheme;
-      return r.report.staleness.count() / pushes;
+      EXPECT_EQ(r.report.staleness.all.count() % pushes, 0) << s.scheme;
+      return r.report.staleness.all.count() / pushes;
     };
     EXPECT_EQ(slices(kWarmup), slices(0)) << text;
     e.warmup = 1000;
-    EXPECT_GT(execute(e).report.staleness.count(), 0) << text << ": the last iteration counts always";
+    EXPECT_GT(execute(e).report.staleness.all.count(), 0) << text << ": the last iteration counts always";
   }
 }
 
@@ -202,9 +202,9 @@ TEST(Execute, StalenessOfASlowWorkerIsWhatTheOthersDoMeanwhile) {
   const ExecutionResult r = execute(e);
   EXPECT_EQ(std::accumulate(r.worker_iterations.begin(), r.worker_iterations.end(), 0), 400);
   EXPECT_NEAR(r.worker_iterations[3], 400 / 7, 2);
-  EXPECT_NEAR(r.report.staleness_by_worker[3].mean(), 6, 0.3);
-  EXPECT_NEAR(r.report.staleness_by_worker[0].mean(), 2.5, 0.1);
-  EXPECT_NEAR(r.report.staleness.mean(), 3, 0.1);
+  EXPECT_NEAR(r.report.staleness.by_worker[3].mean(), 6, 0.3);
+  EXPECT_NEAR(r.report.staleness.by_worker[0].mean(), 2.5, 0.1);
+  EXPECT_NEAR(r.report.staleness.all.mean(), 3, 0.1);
 }
 
 /// A node's devices push a share each that no other of them changes, so nodes count as workers do above. Of
@@ -220,10 +220,10 @@ TEST(Execute, StalenessOfNodesThatPushAsOneCountsNodes) {
     const ExecutionResult r = execute(e);
     const Program p = make_program(e);
     const int64_t slices = static_cast<int64_t>(p.buckets.size()) * p.roles[p.stores[0].role].mesh.size();
-    EXPECT_EQ(r.report.staleness.count(), 2 * nodes * kIterations * slices);
+    EXPECT_EQ(r.report.staleness.all.count(), 2 * nodes * kIterations * slices);
     const auto others = static_cast<double>(nodes - 1);
-    EXPECT_LE(r.report.staleness.mean(), others + 1e-9);
-    EXPECT_GE(r.report.staleness.mean(), others - 3 * others / kIterations);
+    EXPECT_LE(r.report.staleness.all.mean(), others + 1e-9);
+    EXPECT_GE(r.report.staleness.all.mean(), others - 3 * others / kIterations);
   }
 }
 

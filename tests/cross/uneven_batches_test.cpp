@@ -99,7 +99,7 @@ TEST(UnevenBatches, EqualOneWorkerWithTheWholeBatch) {
             ASSERT_NEAR(x.parameters[i], y.parameters[i], 1e-5) << i;
           ASSERT_EQ(x.losses.size(), y.losses.size());
           for (std::size_t i = 0; i < x.losses.size(); ++i) ASSERT_NEAR(x.losses[i], y.losses[i], 1e-5) << i;
-          EXPECT_EQ(x.report.samples_per_iteration, y.report.samples_per_iteration);
+          EXPECT_EQ(x.report.setup.samples_per_iteration, y.report.setup.samples_per_iteration);
         }
       }
     }
@@ -166,11 +166,11 @@ TEST(UnevenBatches, ArePredictedAsTheyAreRun) {
   const Setting s{"allreduce", {3, 1, 3}};
   const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
   Request p = prediction(s, scheme, 6);
-  const double even = simulate(p).samples_per_second;
+  const double even = simulate(p).rate.samples_per_second;
   p.job.batches = uneven(3);
   const Report r = simulate(p);
-  EXPECT_LT(r.samples_per_second, even) << "the one with most samples is waited for";
-  EXPECT_EQ(r.samples_per_iteration, 12);
+  EXPECT_LT(r.rate.samples_per_second, even) << "the one with most samples is waited for";
+  EXPECT_EQ(r.setup.samples_per_iteration, 12);
   p.job.batches = {7, 1};
   EXPECT_THROW(simulate(p), InputError);
 }
@@ -186,7 +186,7 @@ TEST(UnevenBatches, FollowMeasuredSpeeds) {
   EXPECT_GE(batches[1], 1);
   EXPECT_GT(batches[0], batches[1]);
   e.job.batches = batches;
-  EXPECT_EQ(execute(e).report.samples_per_iteration, 8);
+  EXPECT_EQ(execute(e).report.setup.samples_per_iteration, 8);
 }
 
 }  // namespace

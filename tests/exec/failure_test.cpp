@@ -96,7 +96,7 @@ TEST_P(Early, AStopEndsAllWorkersInTheSameIteration) {
                                          [](const auto& x, const auto& y) { return x.second < y.second; });
   EXPECT_GE(furthest->second, 5U);
   EXPECT_LT(furthest->second, 99999U);
-  EXPECT_GT(r.report.samples_per_second, 0);
+  EXPECT_GT(r.report.rate.samples_per_second, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Schemes, Early,

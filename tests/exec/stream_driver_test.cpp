@@ -57,8 +57,8 @@ TEST_P(StreamDriverTest, ComputesTheSame) {
   EXPECT_EQ(now.state, later.state);
   EXPECT_EQ(now.buffers, later.buffers);
   EXPECT_EQ(now.losses, later.losses);
-  EXPECT_GT(later.report.samples_per_second, 0);
-  EXPECT_GT(later.report.time_share.compute, 0);
+  EXPECT_GT(later.report.rate.samples_per_second, 0);
+  EXPECT_GT(later.report.time.share.compute, 0);
   EXPECT_EQ(now.report.memory.total().n, later.report.memory.total().n);
 }
 
@@ -283,7 +283,7 @@ TEST_F(Alone, MemoryIsTheDevices) {
 }
 
 std::string route_of(const ExecutionResult& r) {
-  for (const auto& [key, value] : r.report.inputs) {
+  for (const auto& [key, value] : r.report.setup.inputs) {
     if (key == "route") return value;
   }
   return "";

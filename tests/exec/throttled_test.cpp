@@ -64,7 +64,7 @@ TEST(Throttled, WorkersThatMeetTrainTheSame) {
   const ExecutionResult slow = execute(e, keep);
   EXPECT_EQ(slow.parameters, plain.parameters);
   EXPECT_EQ(slow.losses, plain.losses);
-  const auto& inputs = slow.report.inputs;
+  const auto& inputs = slow.report.setup.inputs;
   EXPECT_TRUE(std::any_of(inputs.begin(), inputs.end(), [](const auto& input) {
     return input == std::pair<std::string, std::string>("throttle.1", "3");
   }));

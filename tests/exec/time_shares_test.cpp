@@ -50,8 +50,8 @@ TEST(MeasuredShares, NameAPartnerOfTheSameStage) {
   const Program program = make_program(e);
   EXPECT_GT(program.roles[1].ops.size(), program.roles[0].ops.size());
   const Report r = execute(e).report;
-  ASSERT_EQ(r.waiting_for.size(), 1U);
-  EXPECT_EQ(r.waiting_for[0].first, "worker 1");
+  ASSERT_EQ(r.time.waiting_for.size(), 1U);
+  EXPECT_EQ(r.time.waiting_for[0].first, "worker 1");
 }
 
 TEST(MeasuredShares, NameTheWorkerThatOneWaitsFor) {
@@ -70,14 +70,14 @@ TEST(MeasuredShares, NameTheWorkerThatOneWaitsFor) {
     e.iterations = 6;
     e.warmup = 1;
     const Report r = execute(e).report;
-    const TimeShare& s = r.time_share;
+    const TimeShare& s = r.time.share;
     EXPECT_GT(s.waiting, 0.5);
     EXPECT_LT(s.exposed_communication, 0.4);
     EXPECT_NEAR(s.compute + s.exposed_communication + s.waiting + s.input + s.server + s.idle, 1, 1e-9);
     EXPECT_EQ(r.bottleneck.resource, "waiting");
     if (scheme.scheme->name != "allreduce") continue;  // who opens a gate is not measured
-    ASSERT_FALSE(r.waiting_for.empty());
-    EXPECT_EQ(r.waiting_for[0].first, "worker 1");
+    ASSERT_FALSE(r.time.waiting_for.empty());
+    EXPECT_EQ(r.time.waiting_for[0].first, "worker 1");
     bool drawn = false;
     for (const TimelineEntry& t : r.timeline) drawn = drawn || t.waits();
     EXPECT_TRUE(drawn);

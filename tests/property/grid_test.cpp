@@ -29,8 +29,8 @@ TEST(Grid, NoCellScalesBetterThanItsUpdateExplains) {
         asked.devices = 8;
         const Report* eight = answers.ask(asked);
         ASSERT_TRUE(one != nullptr && eight != nullptr) << asked.text();
-        const double efficiency = eight->samples_per_second / one->samples_per_second / 8;
-        const double most = 1.02 * most_samples(answers, asked) / one->samples_per_second / 8;
+        const double efficiency = eight->rate.samples_per_second / one->rate.samples_per_second / 8;
+        const double most = 1.02 * most_samples(answers, asked) / one->rate.samples_per_second / 8;
         EXPECT_LE(efficiency, most) << asked.text();
         table.add({scheme, model, machine, fmt::format("{:.3f}", efficiency), fmt::format("{:.3f}", most)});
         ++cells;

@@ -109,7 +109,7 @@ double most_samples(Answers& answers, const Asked& asked) {
   one.devices = 1;
   const auto seconds = [&] {
     const Report* alone = answers.ask(one);
-    return alone == nullptr ? 0 : static_cast<double>(asked.batch) / alone->samples_per_second;
+    return alone == nullptr ? 0 : static_cast<double>(asked.batch) / alone->rate.samples_per_second;
   };
   const double whole = seconds();
   if (whole == 0) return 0;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kSeeds[] = {1, 2, 3};
 
-double rate(const Report* r) { return r == nullptr ? 0 : r->samples_per_second; }
+double rate(const Report* r) { return r == nullptr ? 0 : r->rate.samples_per_second; }
 
 Asked with(Asked a, const std::string& option) {
   a.scheme += (a.scheme.find(':') == std::string::npos ? ":" : ",") + option;
@@ -64,8 +64,9 @@ std::string SharesAddUpToOne(Answers& answers, const Asked& a) {
 std::string RateLiesInItsInterval(Answers& answers, const Asked& a) {
   const Report* r = answers.ask(a);
   if (r == nullptr) return "";
-  const bool inside = 0 < r->interval.low && r->interval.low <= r->samples_per_second &&
-                      r->samples_per_second <= r->interval.high && std::isfinite(r->interval.high);
+  const bool inside = 0 < r->rate.interval.low && r->rate.interval.low <= r->rate.samples_per_second &&
+                      r->rate.samples_per_second <= r->rate.interval.high &&
+                      std::isfinite(r->rate.interval.high);
   return inside ? "" : "the rate lies outside its interval";
 }
 
@@ -73,15 +74,15 @@ std::string RateIsSamplesOverSeconds(Answers& answers, const Asked& a) {
   const Report* r = answers.ask(a);
   if (r == nullptr) return "";
   const double ratio =
-      r->samples_per_second * r->iteration_median / static_cast<double>(r->samples_per_iteration);
+      r->rate.samples_per_second * r->iteration.median / static_cast<double>(r->setup.samples_per_iteration);
   return ratio > 0.97 && ratio < 1.03 ? "" : fmt::format("rate and median step differ by {:.3f}", ratio);
 }
 
 std::string SpeedupIsAgainstItsBase(Answers& answers, const Asked& a) {
   const Report* r = answers.ask(a);
-  const Report* base = r == nullptr ? nullptr : answers.ask(on(a, r->speedup_base_devices));
+  const Report* base = r == nullptr ? nullptr : answers.ask(on(a, r->scaling.base_devices));
   if (base == nullptr) return r == nullptr ? "" : "the base does not hold the model";
-  const double ratio = rate(r) / rate(base) / r->speedup;
+  const double ratio = rate(r) / rate(base) / r->scaling.speedup;
   return std::abs(ratio - 1) < 1e-9 ? "" : fmt::format("speed-up is off by {:.6f}", ratio);
 }
 
@@ -316,7 +317,7 @@ std::string SmallerFormatsNeverSlow(Answers& answers, const Asked& a) {
   half.precision = Precision::fp16;
   full.precision = Precision::fp32;
   // Autocast costs the host something for every operation.
-  if (const Report* r = answers.ask(half); r != nullptr && r->time_share.launch > 0.02) return "";
+  if (const Report* r = answers.ask(half); r != nullptr && r->time.share.launch > 0.02) return "";
   return less("fp16", rate(answers.ask(half)), rate(answers.ask(full)), 0.97);
 }
 

@@ -56,13 +56,13 @@ TEST(MoreBandwidth, NeverSlowsAStaticProgram) {
         System::load(name, {{"links." + kind + ".bandwidth", std::to_string(now * factor) + "B/s"}});
     const Report slow = predict(graph, before, scheme, devices),
                  fast = predict(graph, after, scheme, devices);
-    if (slow.evaluator == "events" || fast.evaluator == "events") continue;
+    if (slow.evaluation.evaluator == "events" || fast.evaluation.evaluator == "events") continue;
     ++sweeps;
     // A faster collective asks more of the memory. Kernels beside it take longer by what the report counts as
     // slowed; it itself takes longer in the same proportion while they overlap, so by no more than that
     // (sim/cost/overlap.h). A step grows by at most both.
-    const double step = 1 / slow.samples_per_second, faster = 1 / fast.samples_per_second;
-    const double taken = std::max(0.0, fast.slowed * faster - slow.slowed * step);
+    const double step = 1 / slow.rate.samples_per_second, faster = 1 / fast.rate.samples_per_second;
+    const double taken = std::max(0.0, fast.time.slowed * faster - slow.time.slowed * step);
     EXPECT_LE(faster, (step + 2 * taken) * (1 + 1e-9)) << graph.name() << " " << scheme << " on " << devices
                                                        << " of " << name << ", " << kind << " x " << factor;
   }
@@ -104,9 +104,10 @@ TEST(Renumbering, ChangesNothing) {
     const System system = System::load(name);
     const int64_t all = system.accelerator_count();
     for (const char* scheme : {"allreduce:algorithm=auto", "parameter-server:mode=async"}) {
-      const double rate = predict(graph, system, scheme, all).samples_per_second;
+      const double rate = predict(graph, system, scheme, all).rate.samples_per_second;
       for (uint64_t seed = 1; seed <= 4; ++seed) {
-        EXPECT_NEAR(predict(graph, renumbered(name, seed), scheme, all).samples_per_second / rate, 1, 1e-6)
+        EXPECT_NEAR(predict(graph, renumbered(name, seed), scheme, all).rate.samples_per_second / rate, 1,
+                    1e-6)
             << scheme << " on " << name << ", order " << seed;
       }
     }

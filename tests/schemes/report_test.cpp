@@ -12,41 +12,41 @@ namespace {
 
 Report sample() {
   Report r;
-  r.evaluator = "sweep";
-  r.evaluator_reason = "static \xff program";  // not UTF-8: replaced, not thrown at
-  r.seed = 7;
-  r.inputs = {{"model", "resnet50"}, {"scheme", "allreduce"}};
-  r.devices = 8;
-  r.batch_per_device = 64;
-  r.samples_per_iteration = 512;
-  r.samples_per_second = 1402.25;
-  r.tokens_per_second = 2804.5;
-  r.interval = {1350, 1460, 0.9};
-  r.iteration_median = 0.365;
-  r.iteration_p05 = 0.361;
-  r.iteration_p95 = 0.372;
-  r.speedup = 7.7;
-  r.scaling_efficiency = 0.963;
-  r.speedup_base_devices = 2;
-  r.staleness.add(0, 10);
-  r.staleness.add(3, 30);
-  r.staleness_by_worker.resize(2);
-  r.staleness_by_worker[0].add(0, 10);
-  r.staleness_by_worker[1].add(3, 30);
-  r.time_share = {0.6, 0.1, 0.06, 0.1, 0.02, 0.01, 0.08, 0.03};
-  r.communication_kinds = {{"all-reduce", 0.05}, {"copy", 0.01}};
-  r.waiting_for = {{"worker 1 on gpu1", 0.1}};
-  r.kernels = {{"conv", "forward", 0.5, 0.2}};
-  r.slowed = 0.1;
-  r.errors = {{"kernels of vgg16 on v100", 0.1}, {"run to run", 0.01}};
+  r.evaluation.evaluator = "sweep";
+  r.evaluation.reason = "static \xff program";  // not UTF-8: replaced, not thrown at
+  r.evaluation.seed = 7;
+  r.setup.inputs = {{"model", "resnet50"}, {"scheme", "allreduce"}};
+  r.setup.devices = 8;
+  r.setup.batch_per_device = 64;
+  r.setup.samples_per_iteration = 512;
+  r.rate.samples_per_second = 1402.25;
+  r.rate.tokens_per_second = 2804.5;
+  r.rate.interval = {1350, 1460, 0.9};
+  r.iteration.median = 0.365;
+  r.iteration.p05 = 0.361;
+  r.iteration.p95 = 0.372;
+  r.scaling.speedup = 7.7;
+  r.scaling.efficiency = 0.963;
+  r.scaling.base_devices = 2;
+  r.staleness.all.add(0, 10);
+  r.staleness.all.add(3, 30);
+  r.staleness.by_worker.resize(2);
+  r.staleness.by_worker[0].add(0, 10);
+  r.staleness.by_worker[1].add(3, 30);
+  r.time.share = {0.6, 0.1, 0.06, 0.1, 0.02, 0.01, 0.08, 0.03};
+  r.time.communication_kinds = {{"all-reduce", 0.05}, {"copy", 0.01}};
+  r.time.waiting_for = {{"worker 1 on gpu1", 0.1}};
+  r.time.kernels = {{"conv", "forward", 0.5, 0.2}};
+  r.time.slowed = 0.1;
+  r.rate.errors = {{"kernels of vgg16 on v100", 0.1}, {"run to run", 0.01}};
   r.memory = {{1}, {2}, {3}, {4}, {5}, {6}, {100}, {22}, {23}};
   r.memory_by_role = {{"master", 1, r.memory}};
   r.bottleneck = {"links.pcie.bandwidth", "31 % of the step", 0.31, 0.8, 0.52};
-  r.busiest_link = {"pcie0", 0.31, {1234}};
-  r.links = {{"pcie0", 0.31, {1234}}};
-  r.link_groups = {{"node*/pcie0", 12, 0.25, 0.31, {14000}}};
-  r.calibrated = true;
-  r.extrapolates = {"batch 512"};
+  r.network.busiest = {"pcie0", 0.31, {1234}};
+  r.network.links = {{"pcie0", 0.31, {1234}}};
+  r.network.groups = {{"node*/pcie0", 12, 0.25, 0.31, {14000}}};
+  r.basis.calibrated = true;
+  r.basis.extrapolates = {"batch 512"};
   r.notes = {"a note"};
   r.goodput = {.share = 0.9,
                .share_by_events = 0.91,
@@ -65,8 +65,8 @@ Report sample() {
                .fewer_devices = 7,
                .fewer_samples_per_second = 1250,
                .alternatives = {{0, false, 0.5, 0.51}, {1, true, 0.8, 0.81}}};
-  r.simulated_events = 99;
-  r.wall_seconds = 0.01;
+  r.evaluation.events = 99;
+  r.evaluation.wall_seconds = 0.01;
   r.timeline = {{"worker", "compute", "forward fc1", 1, 2, 0.5, 0.75}};
   return r;
 }
@@ -127,28 +127,28 @@ TEST(Report, HasTheContractsSchema) {
 
 TEST(Report, ErrorsThatTwoPredictionsShareCancelInTheirRatio) {
   Report a, b;
-  a.samples_per_second = 100;
-  b.samples_per_second = 200;
-  a.errors = {{"kernels of resnet50", 0.2}, {std::string(kRunToRun), 0.01}};
-  b.errors = {{"kernels of resnet50", 0.17}, {"communication", 0.04}, {std::string(kRunToRun), 0.01}};
+  a.rate.samples_per_second = 100;
+  b.rate.samples_per_second = 200;
+  a.rate.errors = {{"kernels of resnet50", 0.2}, {std::string(kRunToRun), 0.01}};
+  b.rate.errors = {{"kernels of resnet50", 0.17}, {"communication", 0.04}, {std::string(kRunToRun), 0.01}};
   const auto sigma = [&] {
     const Report::Interval i = ratio_interval(a, b);
     EXPECT_NEAR(std::sqrt(i.low * i.high), 2, 1e-12);
     return std::log(i.high / i.low) / 2 / 1.645;
   };
   EXPECT_NEAR(sigma(), std::sqrt(0.03 * 0.03 + 0.04 * 0.04 + 2 * 0.01 * 0.01), 1e-12);
-  b.errors[0].source = "kernels of vgg16";
+  b.rate.errors[0].source = "kernels of vgg16";
   EXPECT_NEAR(sigma(), std::sqrt(0.2 * 0.2 + 0.17 * 0.17 + 0.04 * 0.04 + 2 * 0.01 * 0.01), 1e-12);
-  a.errors.clear();  // an execution
-  a.interval = {99, 101, 0.9};
+  a.rate.errors.clear();  // an execution
+  a.rate.interval = {99, 101, 0.9};
   EXPECT_NEAR(sigma(), std::hypot(std::log(101.0 / 99) / 2 / 1.645, std::hypot(std::hypot(0.17, 0.04), 0.01)),
               1e-12);
 }
 
 TEST(Report, ErrorsToEitherSideStayApartInARatio) {
   Report a, b;
-  a.samples_per_second = b.samples_per_second = 100;
-  b.errors = {{"communication", 0.2, 0.05}};
+  a.rate.samples_per_second = b.rate.samples_per_second = 100;
+  b.rate.errors = {{"communication", 0.2, 0.05}};
   const auto sigmas = [&] {
     const Report::Interval i = ratio_interval(a, b);
     return std::pair{-std::log(i.low) / 1.645, std::log(i.high) / 1.645};
@@ -160,12 +160,12 @@ TEST(Report, ErrorsToEitherSideStayApartInARatio) {
   expect(0.2, 0.05);
   std::swap(a, b);
   expect(0.05, 0.2);
-  b.errors = {{"communication", 0.3, 0.01}};  // slow links cost b more, and fast ones give a more
+  b.rate.errors = {{"communication", 0.3, 0.01}};  // slow links cost b more, and fast ones give a more
   expect(0.1, 0);
-  b.errors = {{"communication", 0.3, 0.11}};
+  b.rate.errors = {{"communication", 0.3, 0.11}};
   expect(0.1, 0.06);
   const Report read = reports_from_json(Json::parse(text_of(b), "r.json")).front();
-  EXPECT_EQ(read.errors.front().above, 0.11);
+  EXPECT_EQ(read.rate.errors.front().above, 0.11);
 }
 
 TEST(Report, ReadsBackWhatItWrote) {
@@ -189,14 +189,14 @@ TEST(Report, OfAModelThatDoesNotFitHoldsNoResults) {
 
 TEST(Report, ReproducibleLeavesOutTheRun) {
   Report slow = sample();
-  slow.wall_seconds = 5;
+  slow.evaluation.wall_seconds = 5;
   EXPECT_EQ(text_of(slow, true), text_of(sample(), true));
   EXPECT_NE(text_of(slow), text_of(sample()));
 }
 
 TEST(Report, RefusesNumbersThatJsonLacks) {
   Report r = sample();
-  r.speedup = std::numeric_limits<double>::infinity();
+  r.scaling.speedup = std::numeric_limits<double>::infinity();
   EXPECT_THROW(text_of(r), std::logic_error);
 }
 

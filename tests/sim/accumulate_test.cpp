@@ -20,12 +20,13 @@ Report predicted(const std::string& scheme, int64_t devices, std::optional<Ancho
 TEST(Accumulate, AStepCountsTheSamplesOfAllItsMicroBatches) {
   for (const int64_t devices : {1, 4}) {
     const Report once = predicted("allreduce", devices), four = predicted("allreduce:accumulate=4", devices);
-    EXPECT_EQ(once.samples_per_iteration, 16 * devices);
-    EXPECT_EQ(four.samples_per_iteration, 4 * 16 * devices);
-    EXPECT_NEAR(four.samples_per_second * four.iteration_median, 64.0 * static_cast<double>(devices), 1e-6);
+    EXPECT_EQ(once.setup.samples_per_iteration, 16 * devices);
+    EXPECT_EQ(four.setup.samples_per_iteration, 4 * 16 * devices);
+    EXPECT_NEAR(four.rate.samples_per_second * four.iteration.median, 64.0 * static_cast<double>(devices),
+                1e-6);
     // It reduces and updates once for four: faster, but a device computes no sample faster for it.
-    EXPECT_GT(four.samples_per_second, once.samples_per_second);
-    EXPECT_GT(four.iteration_median, 3 * predicted("allreduce", 1).iteration_median);
+    EXPECT_GT(four.rate.samples_per_second, once.rate.samples_per_second);
+    EXPECT_GT(four.iteration.median, 3 * predicted("allreduce", 1).iteration.median);
   }
 }
 
@@ -33,9 +34,9 @@ TEST(Accumulate, AStepCountsTheSamplesOfAllItsMicroBatches) {
 TEST(Accumulate, ShardedGradientsAreReducedInEveryMicroBatch) {
   const Report once = predicted("zero:stage=3", 4), four = predicted("zero:stage=3,accumulate=4", 4),
                whole = predicted("allreduce:accumulate=4", 4);
-  EXPECT_GT(four.samples_per_second, once.samples_per_second);
-  EXPECT_LT(four.samples_per_second, whole.samples_per_second);
-  EXPECT_GT(four.time_share.exposed_communication, 3 * whole.time_share.exposed_communication);
+  EXPECT_GT(four.rate.samples_per_second, once.rate.samples_per_second);
+  EXPECT_LT(four.rate.samples_per_second, whole.rate.samples_per_second);
+  EXPECT_GT(four.time.share.exposed_communication, 3 * whole.time.share.exposed_communication);
   EXPECT_EQ(four.memory.gradients, once.memory.gradients);
   // The shares stay from one micro-batch to the next, beside the activations.
   EXPECT_GE(four.memory.total(), once.memory.total());
@@ -49,10 +50,10 @@ TEST(Accumulate, ShardedGradientsAreReducedInEveryMicroBatch) {
 TEST(Accumulate, RareCollectivesAreWaitedFor) {
   const Report never = predicted("local-sgd:every=2000", 4), rare = predicted("local-sgd:every=40", 4);
   const Report often = predicted("local-sgd:every=1", 4);
-  const double exchange = often.iteration_median - never.iteration_median;
+  const double exchange = often.iteration.median - never.iteration.median;
   EXPECT_GT(exchange, 0);
   const auto step = [](const Report& r) {
-    return static_cast<double>(r.samples_per_iteration) / r.samples_per_second;
+    return static_cast<double>(r.setup.samples_per_iteration) / r.rate.samples_per_second;
   };
   EXPECT_NEAR(step(rare) - step(never), exchange / 40, 0.1 * exchange / 40);
 }
@@ -60,12 +61,12 @@ TEST(Accumulate, RareCollectivesAreWaitedFor) {
 /// An anchor is a rate of samples, however many of them make a step.
 TEST(Accumulate, AnAnchorOfItsOwnRateChangesNothing) {
   const Report plain = predicted("allreduce", 1), four = predicted("allreduce:accumulate=4", 4);
-  const Report anchored = predicted("allreduce:accumulate=4", 4, Anchor{plain.samples_per_second, 1});
+  const Report anchored = predicted("allreduce:accumulate=4", 4, Anchor{plain.rate.samples_per_second, 1});
   // A step of four micro-batches saves three updates, so its kernels may take a little longer for that rate.
-  EXPECT_NEAR(anchored.samples_per_second / four.samples_per_second, 1, 0.15);
-  const Report own = predicted("allreduce:accumulate=4", 4, Anchor{four.samples_per_second, 4});
-  EXPECT_NEAR(own.samples_per_second / four.samples_per_second, 1, 1e-3);
-  EXPECT_NEAR(own.iteration_median / four.iteration_median, 1, 1e-3);
+  EXPECT_NEAR(anchored.rate.samples_per_second / four.rate.samples_per_second, 1, 0.15);
+  const Report own = predicted("allreduce:accumulate=4", 4, Anchor{four.rate.samples_per_second, 4});
+  EXPECT_NEAR(own.rate.samples_per_second / four.rate.samples_per_second, 1, 1e-3);
+  EXPECT_NEAR(own.iteration.median / four.iteration.median, 1, 1e-3);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ double step(const char* model, const char* scheme, int64_t devices, Precision pr
   Request p = prediction_of(graph, system, resolved, devices, 8);
   p.job.precision = precision;
   p.check_memory = false;
-  return static_cast<double>(p.job.batch * devices) / simulate(p).samples_per_second;
+  return static_cast<double>(p.job.batch * devices) / simulate(p).rate.samples_per_second;
 }
 
 TEST(Overheads, StalledNormalisationSlowsHalfPrecisionWithItOnSeveralDevices) {
@@ -78,11 +78,11 @@ TEST(Overheads, WithoutAnOptimizerAStepIsForwardBackwardAndCommunication) {
     return simulate(p);
   };
   const auto seconds = [](const Report& r) {
-    return 8.0 * static_cast<double>(r.devices) / r.samples_per_second;
+    return 8.0 * static_cast<double>(r.setup.devices) / r.rate.samples_per_second;
   };
   const auto carried = [](const Report& r) {
     std::map<std::string, int64_t> out;
-    for (const LinkUse& link : r.links) out[link.name] = link.bytes.n;
+    for (const LinkUse& link : r.network.links) out[link.name] = link.bytes.n;
     return out;
   };
   // Alone, what is missing is at least the reading and writing of all parameters and their gradients.
@@ -194,7 +194,7 @@ std::map<std::string, double> sources(int64_t devices, const char* scheme) {
   Request p = prediction_of(graph, machine, resolved, devices, 2);
   p.job.optimizer = &optimizer("adam");
   std::map<std::string, double> out;
-  for (const ErrorSource& e : simulate(p).errors) out[e.source] = e.sigma;
+  for (const ErrorSource& e : simulate(p).rate.errors) out[e.source] = e.sigma;
   return out;
 }
 
@@ -220,7 +220,7 @@ TEST(Interval, IsWideWhereHostsOfOneKindDiffer) {
   const auto [four, differ] = on_staged_cards(4);
   EXPECT_TRUE(differ);
   EXPECT_TRUE(told(four));
-  EXPECT_GT(four.interval.high / four.interval.low, 4);
+  EXPECT_GT(four.rate.interval.high / four.rate.interval.low, 4);
   for (const auto& [other, differs] : {on_staged_cards(1), on_staged_cards(4, "system")}) {
     EXPECT_FALSE(differs);
     EXPECT_FALSE(told(other));
@@ -240,7 +240,7 @@ Report over_tcp(const char* bandwidth, int64_t batch) {
 /// Standard errors of the rate by its links, below and above.
 std::pair<double, double> of_links(const Report& r) {
   double below = 0, above = 0;
-  for (const ErrorSource& e : r.errors) {
+  for (const ErrorSource& e : r.rate.errors) {
     const bool link = e.source.starts_with("communication on ") ||
                       e.source.starts_with("ways of p3.16xlarge") ||
                       e.source == "network of p3.16xlarge, recalled";
@@ -253,13 +253,13 @@ std::pair<double, double> of_links(const Report& r) {
 TEST(Interval, CommunicationThatIsJustHiddenShowsBelowOnly) {
   const Report hidden = over_tcp("25Gbit/s", 64), deep = over_tcp("25Gbit/s", 256),
                slow = over_tcp("2Gbit/s", 64);
-  ASSERT_LT(hidden.time_share.exposed_communication, 0.02);
+  ASSERT_LT(hidden.time.share.exposed_communication, 0.02);
   EXPECT_GT(of_links(hidden).first, 0.05);
   EXPECT_LT(of_links(hidden).second, 0.02);
-  EXPECT_GT(hidden.samples_per_second / hidden.interval.low,
-            1.02 * hidden.interval.high / hidden.samples_per_second);
+  EXPECT_GT(hidden.rate.samples_per_second / hidden.rate.interval.low,
+            1.02 * hidden.rate.interval.high / hidden.rate.samples_per_second);
   EXPECT_LT(of_links(deep).first, 0.02) << "hidden whatever the links";
-  ASSERT_GT(slow.time_share.exposed_communication, 0.3);
+  ASSERT_GT(slow.time.share.exposed_communication, 0.3);
   EXPECT_GT(of_links(slow).second, 0.1) << "what is exposed can be gained";
 }
 
@@ -319,7 +319,7 @@ double rate(const char* system, const char* model, int64_t batch, const char* sc
   Request p = prediction_of(graph, machine, resolved, devices, batch);
   p.job.precision = Precision::fp16;
   p.check_memory = false;
-  return simulate(p).samples_per_second;
+  return simulate(p).rate.samples_per_second;
 }
 
 TEST(Host, NewerDevicesAreNotSlowerWhateverTheBatch) {

@@ -102,11 +102,11 @@ TEST_F(Capacity, SpeedUpsCountFromTheFewestDevices) {
   ASSERT_LT(fewest, p.devices);
   p.check_memory = true;
   const Report r = simulate(p);
-  EXPECT_EQ(r.speedup_base_devices, fewest);
+  EXPECT_EQ(r.scaling.base_devices, fewest);
   p.devices = fewest;
   const Report base = simulate(p);
-  EXPECT_NEAR(r.speedup, r.samples_per_second / base.samples_per_second, 1e-6);
-  EXPECT_NEAR(r.scaling_efficiency, r.speedup * static_cast<double>(fewest) / 8, 1e-9);
+  EXPECT_NEAR(r.scaling.speedup, r.rate.samples_per_second / base.rate.samples_per_second, 1e-6);
+  EXPECT_NEAR(r.scaling.efficiency, r.scaling.speedup * static_cast<double>(fewest) / 8, 1e-9);
 }
 
 /// 11 of 16 would do; three on the second node would share its network cards unlike the eight on the first.
@@ -127,7 +127,7 @@ TEST_F(Capacity, SpeedUpsCountFromWholeNodes) {
   const int64_t fewest = sim::fewest_devices(p);
   ASSERT_GT(fewest, 8);
   ASSERT_LT(fewest, 16);
-  EXPECT_EQ(sim::simulate(p).speedup_base_devices, 16);
+  EXPECT_EQ(sim::simulate(p).scaling.base_devices, 16);
 }
 
 }  // namespace

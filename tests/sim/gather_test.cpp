@@ -80,7 +80,7 @@ Report predicted(const std::string& scheme, const std::function<void(Overheads&)
 
 TEST(Gather, ALongerCycleMakesFewerReductionsAndLeavesHalfOfItToWait) {
   const auto step = [](const std::string& scheme, double cycle) {
-    return predicted(scheme, [&](Overheads& o) { o.cycle = Time::from_seconds(cycle); }).iteration_median;
+    return predicted(scheme, [&](Overheads& o) { o.cycle = Time::from_seconds(cycle); }).iteration.median;
   };
   // Without overlap all gradients are ready at once and travel as one, whatever the cycle.
   const std::string together = "horovod:overlap=off,bucket=1GiB";

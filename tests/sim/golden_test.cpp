@@ -46,9 +46,10 @@ std::string predicted(const Machine& machine, const System& system, const Model&
     p.job.precision = model.precision;
     p.seed = 1;
     const Report r = simulate(p);
-    const TimeShare& t = r.time_share;
-    line += fmt::format("{:.7g} [{:.7g}, {:.7g}] stale {:.5g} memory {}", r.samples_per_second,
-                        r.interval.low, r.interval.high, r.staleness.mean(), r.memory.needed().n);
+    const TimeShare& t = r.time.share;
+    line +=
+        fmt::format("{:.7g} [{:.7g}, {:.7g}] stale {:.5g} memory {}", r.rate.samples_per_second,
+                    r.rate.interval.low, r.rate.interval.high, r.staleness.all.mean(), r.memory.needed().n);
     line += fmt::format(" shares {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g}\n", t.compute, t.launch,
                         t.exposed_communication, t.waiting, t.server, t.input, t.idle);
   } catch (const InputError& e) {

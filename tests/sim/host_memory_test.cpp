@@ -43,7 +43,7 @@ TEST_F(HostMemoryOf, ANodeSumsWhatItsDevicesOffload) {
   EXPECT_FALSE(m.fits());
   const Report r = simulate(p);
   EXPECT_FALSE(r.fits);
-  EXPECT_EQ(r.samples_per_second, 0);
+  EXPECT_EQ(r.rate.samples_per_second, 0);
   const std::string json = reports_to_json({r}, true);
   EXPECT_THAT(json, HasSubstr("\"host_memory_bytes\""));
   const Report back = reports_from_json(Json::parse(json, "report.json")).front();
@@ -155,7 +155,7 @@ TEST(MayFit, ARowIsPredicted) {
   const Report r = simulate(p);
   EXPECT_EQ(r.fits, m.within_error());
   ASSERT_TRUE(r.fits) << "one sample more is beyond the error";
-  EXPECT_GT(r.samples_per_second, 0);
+  EXPECT_GT(r.rate.samples_per_second, 0);
   EXPECT_THAT(reports_to_json({r}, true), HasSubstr("\"within_error\": true"));
 }
 

@@ -15,7 +15,7 @@ double rate(const System& system, int64_t devices, int64_t batch) {
   p.job.input = true;
   p.check_memory = false;
   p.disturbance = Disturbance{};
-  return simulate(p).samples_per_second;
+  return simulate(p).rate.samples_per_second;
 }
 
 TEST(Input, IsDecodedByTheCoresOfEachNode) {
@@ -53,7 +53,7 @@ double loaded(const System::Sets& sets, Loading loading, int64_t devices = 1, co
   p.job.loading = loading;
   p.check_memory = false;
   p.disturbance = Disturbance{};
-  return simulate(p).samples_per_second;
+  return simulate(p).rate.samples_per_second;
 }
 
 TEST(Input, OfManySmallFilesIsLimitedByMetadataAndOperations) {
@@ -170,7 +170,7 @@ TEST(Input, NoHostIsAheadOfTheFirstSamples) {
       p.job.input = input;
       p.disturbance = Disturbance{};
       p.iterations = iterations;
-      return simulate(p).samples_per_second;
+      return simulate(p).rate.samples_per_second;
     };
     const double steady = after(100, true);
     EXPECT_NEAR(after(8, true) / steady, 1, 0.006) << name;

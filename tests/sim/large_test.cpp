@@ -23,25 +23,25 @@ TEST(Large, ResolvedTransfersContinueWhatOwnOnesGive) {
   for (const bool input : {false, true}) {
     const Report own = predict("p2.16xlarge", "allreduce", 512, input);
     const Report resolved = predict("p2.16xlarge", "allreduce", 528, input);
-    EXPECT_EQ(own.evaluator, "sweep");
-    EXPECT_EQ(resolved.evaluator, "sweep");
-    EXPECT_NEAR(resolved.samples_per_second / 528, own.samples_per_second / 512,
-                0.01 * own.samples_per_second / 512);
-    EXPECT_EQ(own.evaluator_reason.find("taken not to slow each other"), std::string::npos);
-    EXPECT_NE(resolved.evaluator_reason.find("taken not to slow each other"), std::string::npos);
-    ASSERT_FALSE(resolved.links.empty());
-    EXPECT_EQ(resolved.links.front().name, own.links.front().name);
-    EXPECT_NEAR(resolved.links.front().busy, own.links.front().busy, 0.02);
+    EXPECT_EQ(own.evaluation.evaluator, "sweep");
+    EXPECT_EQ(resolved.evaluation.evaluator, "sweep");
+    EXPECT_NEAR(resolved.rate.samples_per_second / 528, own.rate.samples_per_second / 512,
+                0.01 * own.rate.samples_per_second / 512);
+    EXPECT_EQ(own.evaluation.reason.find("taken not to slow each other"), std::string::npos);
+    EXPECT_NE(resolved.evaluation.reason.find("taken not to slow each other"), std::string::npos);
+    ASSERT_FALSE(resolved.network.links.empty());
+    EXPECT_EQ(resolved.network.links.front().name, own.network.links.front().name);
+    EXPECT_NEAR(resolved.network.links.front().busy, own.network.links.front().busy, 0.02);
   }
 }
 
 TEST(Large, LockStepServersServedInTurnContinueWhatFairSharingGives) {
   const Report fair = predict("infiniband-cluster", "parameter-server:shards=44", 44, false);
   const Report in_turn = predict("infiniband-cluster", "parameter-server:shards=46", 46, false);
-  EXPECT_EQ(fair.evaluator_reason.find("one after another"), std::string::npos);
-  EXPECT_NE(in_turn.evaluator_reason.find("one after another"), std::string::npos);
-  EXPECT_NEAR(in_turn.samples_per_second / 46, fair.samples_per_second / 44,
-              0.03 * fair.samples_per_second / 44);
+  EXPECT_EQ(fair.evaluation.reason.find("one after another"), std::string::npos);
+  EXPECT_NE(in_turn.evaluation.reason.find("one after another"), std::string::npos);
+  EXPECT_NEAR(in_turn.rate.samples_per_second / 46, fair.rate.samples_per_second / 44,
+              0.03 * fair.rate.samples_per_second / 44);
 }
 
 }  // namespace

@@ -37,9 +37,9 @@ TEST(LinkUses, CountsEveryLinkAndByte) {
   };
   Report report;
   add_links(report, plan, trace, 300);
-  EXPECT_EQ(report.links.size(), 400u);
-  ASSERT_EQ(report.link_groups.size(), 2u);
-  const LinkGroup &busiest = report.link_groups[0], &other = report.link_groups[1];
+  EXPECT_EQ(report.network.links.size(), 400u);
+  ASSERT_EQ(report.network.groups.size(), 2u);
+  const LinkGroup &busiest = report.network.groups[0], &other = report.network.groups[1];
   EXPECT_EQ(busiest.name, "node*/gpu1>cpu0");
   EXPECT_EQ(busiest.links, 299) << "node0's carried nothing";
   EXPECT_DOUBLE_EQ(busiest.busy_max, 0.299);
@@ -51,12 +51,12 @@ TEST(LinkUses, CountsEveryLinkAndByte) {
   // On one node no numbers of nodes are to be told apart: every link by itself.
   Report alone;
   add_links(alone, plan, trace, 1);
-  EXPECT_EQ(alone.link_groups.size(), 599u);
-  EXPECT_EQ(alone.link_groups[0].name, "node299/gpu1>cpu0");
+  EXPECT_EQ(alone.network.groups.size(), 599u);
+  EXPECT_EQ(alone.network.groups[0].name, "node299/gpu1>cpu0");
   Report whole;
   trace.link_bytes.resize(400);
   add_links(whole, plan, trace, 200);
-  EXPECT_TRUE(whole.link_groups.empty()) << "all links are listed";
+  EXPECT_TRUE(whole.network.groups.empty()) << "all links are listed";
 }
 
 TEST(LinkUses, AreBusyByTheirCapacityAndNeverMoreThanAlways) {
@@ -67,11 +67,11 @@ TEST(LinkUses, AreBusyByTheirCapacityAndNeverMoreThanAlways) {
   trace.link_bytes = {500, 0, 201};
   Report report;
   add_links(report, plan, trace, 1);
-  ASSERT_EQ(report.links.size(), 2u);
-  EXPECT_EQ(report.links[0].name, "link 2");
-  EXPECT_EQ(report.links[0].busy, 1);
-  EXPECT_DOUBLE_EQ(report.links[1].busy, 0.25);
-  EXPECT_EQ(report.links[1].bytes.n, 500);
+  ASSERT_EQ(report.network.links.size(), 2u);
+  EXPECT_EQ(report.network.links[0].name, "link 2");
+  EXPECT_EQ(report.network.links[0].busy, 1);
+  EXPECT_DOUBLE_EQ(report.network.links[1].busy, 0.25);
+  EXPECT_EQ(report.network.links[1].bytes.n, 500);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class Networks : public testing::Test {
     return p;
   }
   double rate(const Graph& graph, int64_t devices, int64_t batch) const {
-    return simulate(ask(graph, devices, batch)).samples_per_second;
+    return simulate(ask(graph, devices, batch)).rate.samples_per_second;
   }
   Graph first_ = Graph::load("alexnet"), second_ = Graph::load("resnet18");
   System system_ = System::load("dgx1-v100");
@@ -34,11 +34,12 @@ TEST_F(Networks, TimesOfASampleAddUp) {
     const Request p = ask(first_, devices, 32, {{&second_, 4, 16}, {&first_, 0.5, 32}});
     const Report r = simulate(p);
     const double seconds = 1.5 / rate(first_, devices, 32) + 4 / rate(second_, devices, 16);
-    EXPECT_NEAR(r.samples_per_second * seconds, 1, 1e-9) << devices;
-    EXPECT_DOUBLE_EQ(throughput(p), r.samples_per_second) << devices;
-    EXPECT_NEAR(r.iteration_median * r.samples_per_second / (32.0 * static_cast<double>(devices)), 1, 1e-6);
-    EXPECT_NEAR(r.speedup, r.samples_per_second / throughput(ask(first_, 1, 32, p.then)), 1e-9);
-    const TimeShare& t = r.time_share;
+    EXPECT_NEAR(r.rate.samples_per_second * seconds, 1, 1e-9) << devices;
+    EXPECT_DOUBLE_EQ(throughput(p), r.rate.samples_per_second) << devices;
+    EXPECT_NEAR(r.iteration.median * r.rate.samples_per_second / (32.0 * static_cast<double>(devices)), 1,
+                1e-6);
+    EXPECT_NEAR(r.scaling.speedup, r.rate.samples_per_second / throughput(ask(first_, 1, 32, p.then)), 1e-9);
+    const TimeShare& t = r.time.share;
     EXPECT_NEAR(
         t.compute + t.launch + t.exposed_communication + t.waiting + t.bubble + t.input + t.server + t.idle,
         1, 1e-9);
@@ -47,13 +48,15 @@ TEST_F(Networks, TimesOfASampleAddUp) {
 
 TEST_F(Networks, OneTwiceIsHalfAsFastAndAsUncertain) {
   const Report once = simulate(ask(first_, 4, 32)), twice = simulate(ask(first_, 4, 32, {{&first_, 1, 32}}));
-  EXPECT_NEAR(twice.samples_per_second, once.samples_per_second / 2, 1e-9 * once.samples_per_second);
-  EXPECT_NEAR(twice.interval.high / twice.interval.low, once.interval.high / once.interval.low, 1e-9);
-  EXPECT_NEAR(twice.time_share.compute, once.time_share.compute, 1e-9);
-  ASSERT_EQ(twice.kernels.size(), once.kernels.size());
-  EXPECT_NEAR(twice.kernels[0].heaviest, once.kernels[0].heaviest, 1e-9);
-  EXPECT_EQ(twice.links.front().name, once.links.front().name);
-  EXPECT_NEAR(twice.links.front().busy, once.links.front().busy, 1e-9);
+  EXPECT_NEAR(twice.rate.samples_per_second, once.rate.samples_per_second / 2,
+              1e-9 * once.rate.samples_per_second);
+  EXPECT_NEAR(twice.rate.interval.high / twice.rate.interval.low,
+              once.rate.interval.high / once.rate.interval.low, 1e-9);
+  EXPECT_NEAR(twice.time.share.compute, once.time.share.compute, 1e-9);
+  ASSERT_EQ(twice.time.kernels.size(), once.time.kernels.size());
+  EXPECT_NEAR(twice.time.kernels[0].heaviest, once.time.kernels[0].heaviest, 1e-9);
+  EXPECT_EQ(twice.network.links.front().name, once.network.links.front().name);
+  EXPECT_NEAR(twice.network.links.front().busy, once.network.links.front().busy, 1e-9);
 }
 
 TEST_F(Networks, StatesOfAllAndActivationsOfOneStay) {
@@ -76,7 +79,7 @@ TEST_F(Networks, ThatDoNotFitTogetherAreNotSimulated) {
   alone.then = {{&large, 1, 1}, {&large, 1, 1}};
   const Report r = simulate(alone);
   EXPECT_FALSE(r.fits);
-  EXPECT_EQ(r.samples_per_second, 0);
+  EXPECT_EQ(r.rate.samples_per_second, 0);
   const auto remedies = sim::remedies(alone, r.memory, resolve_scheme("zero:stage=3", {}));
   EXPECT_TRUE(std::any_of(remedies.begin(), remedies.end(), [](const Remedy& remedy) {
     return remedy.changes[0] == Remedy::Change{"scheme", "zero:stage=3"};

@@ -67,7 +67,7 @@ TEST(NodeKinds, DescribedAlikeTheyChangeNothing) {
         p.disturbance->iteration_sigma = sigma;
         Report r = simulate(p);
         // Equal instances may fold where there is one kind.
-        r.evaluator = r.evaluator_reason = "";
+        r.evaluation.evaluator = r.evaluation.reason = "";
         return reports_to_json({r}, true);
       };
       EXPECT_TRUE(report(plain) == report(kinds)) << scheme << " " << sigma;
@@ -117,16 +117,16 @@ TEST(NodeKinds, FastWorkersOfAnAsynchronousServerDoMore) {
   Request p = prediction_of(graph, two, scheme, 2);
   p.iterations = 400;
   const Report r = simulate(p);
-  ASSERT_EQ(r.staleness_by_worker.size(), 2U);
+  ASSERT_EQ(r.staleness.by_worker.size(), 2U);
   const double fast = calm_rate(prediction_of(graph, v100, plain, 1)),
                slow = calm_rate(prediction_of(graph, p100, plain, 1));
-  const double ratio = static_cast<double>(r.staleness_by_worker[0].count()) /
-                       static_cast<double>(r.staleness_by_worker[1].count());
+  const double ratio = static_cast<double>(r.staleness.by_worker[0].count()) /
+                       static_cast<double>(r.staleness.by_worker[1].count());
   EXPECT_NEAR(ratio, fast / slow, 0.12 * fast / slow);
-  EXPECT_NEAR(r.samples_per_second / (fast + slow), 0.95, 0.06) << "less what pushes and pulls cost";
+  EXPECT_NEAR(r.rate.samples_per_second / (fast + slow), 0.95, 0.06) << "less what pushes and pulls cost";
   // Between two gradients of the slow one the other makes `ratio` in the mean, and the reverse.
-  EXPECT_NEAR(r.staleness_by_worker[1].mean(), ratio, 0.15);
-  EXPECT_NEAR(r.staleness_by_worker[0].mean(), 1 / ratio, 0.15);
+  EXPECT_NEAR(r.staleness.by_worker[1].mean(), ratio, 0.15);
+  EXPECT_NEAR(r.staleness.by_worker[0].mean(), 1 / ratio, 0.15);
 }
 
 TEST(NodeKinds, TheSmallestMemoryDecides) {
@@ -189,7 +189,7 @@ TEST(BatchSplit, BySpeedComesNearTheSumOfSpeeds) {
   EXPECT_EQ(parts[0] + parts[1], 128);
   EXPECT_NEAR(static_cast<double>(parts[0]) / 128, fast / (fast + slow), 0.01);
   const Report r = simulate(p);
-  EXPECT_EQ(r.samples_per_iteration, 128);
+  EXPECT_EQ(r.setup.samples_per_iteration, 128);
   EXPECT_THAT(r.notes, ::testing::Contains(HasSubstr("batch split by speed")));
 }
 

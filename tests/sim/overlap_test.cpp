@@ -83,7 +83,7 @@ TEST(Overlap, StepsLoseToCollectivesThatRunInKernels) {
     Request p = prediction_of(graph, system, scheme, 8, 8);
     p.check_memory = false;
     const Report r = simulate(p);
-    return r.slowed;
+    return r.time.slowed;
   };
   EXPECT_GT(slowed("nccl-2.7"), 0.005);
   EXPECT_EQ(slowed("mpi"), 0);

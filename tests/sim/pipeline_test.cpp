@@ -296,14 +296,14 @@ TEST(Pipeline, ReportSaysWhatAStageWaitsFor) {
   const System system = System::load("dgx-a100");
   const ResolvedScheme scheme = resolve_scheme("layer-split", {});
   const Report r = simulate(prediction_of(gpt(8), system, scheme, 4, 4));
-  EXPECT_NEAR(r.time_share.bubble, 0.75, 0.15);  // one of four stages works at a time
-  EXPECT_EQ(r.samples_per_iteration, 4);
+  EXPECT_NEAR(r.time.share.bubble, 0.75, 0.15);  // one of four stages works at a time
+  EXPECT_EQ(r.setup.samples_per_iteration, 4);
   EXPECT_EQ(r.memory_by_role.size(), 4U);
   const ResolvedScheme grid = resolve_scheme("hybrid:tensor=2,pipeline=2,microbatches=4", {});
   const Report h = simulate(prediction_of(gpt(8), system, grid, 8, 4));
-  EXPECT_EQ(h.samples_per_iteration, 4 * 4 * 2);
+  EXPECT_EQ(h.setup.samples_per_iteration, 4 * 4 * 2);
   bool tensor = false;
-  for (const auto& [name, share] : h.communication_kinds) tensor = tensor || name == "tensor all_reduce";
+  for (const auto& [name, share] : h.time.communication_kinds) tensor = tensor || name == "tensor all_reduce";
   EXPECT_TRUE(tensor);
 }
 

@@ -440,43 +440,45 @@ std::string named(const char* what, const std::vector<NamedShare>& shares) {
 }
 
 std::string of_times(const Report& r) {
-  const TimeShare& t = r.time_share;
+  const TimeShare& t = r.time.share;
   std::string out =
       fmt::format("  rate {:.7g} [{:.7g}, {:.7g}] step {:.6g} {:.6g} {:.6g} speedup {:.6g} of {}\n",
-                  r.samples_per_second, r.interval.low, r.interval.high, r.iteration_p05, r.iteration_median,
-                  r.iteration_p95, r.speedup, r.speedup_base_devices);
+                  r.rate.samples_per_second, r.rate.interval.low, r.rate.interval.high, r.iteration.p05,
+                  r.iteration.median, r.iteration.p95, r.scaling.speedup, r.scaling.base_devices);
   out += fmt::format("  shares {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} slowed {:.5g}\n", t.compute,
-                     t.launch, t.exposed_communication, t.waiting, t.server, t.input, t.idle, r.slowed);
-  out += named("exposed", r.communication_kinds) + named("waits for", r.waiting_for);
-  for (const KernelShare& k : r.kernels)
+                     t.launch, t.exposed_communication, t.waiting, t.server, t.input, t.idle, r.time.slowed);
+  out += named("exposed", r.time.communication_kinds) + named("waits for", r.time.waiting_for);
+  for (const KernelShare& k : r.time.kernels)
     out += fmt::format("  {} {:.5g} {} {:.5g}\n", k.kind, k.share, k.heaviest_pass, k.heaviest);
   return out;
 }
 
 std::string told(const Report& r) {
   std::string out = " ";
-  for (const auto& [key, value] : r.inputs)
+  for (const auto& [key, value] : r.setup.inputs)
     if (key != "profile") out += fmt::format(" {}={}", key, value);
   out += '\n';
   if (r.fits) out += of_times(r);
   for (const RoleMemory& m : r.memory_by_role) out += of_memory(m);
-  if (r.staleness.count() > 0)
-    out += fmt::format("  stale {:.6g} of {}\n", r.staleness.mean(), r.staleness.count());
-  for (const Histogram& h : r.staleness_by_worker) out += fmt::format(" {:.5g}", h.mean());
-  if (!r.staleness_by_worker.empty()) out += '\n';
-  for (const ErrorSource& e : r.errors) {
+  if (r.staleness.all.count() > 0)
+    out += fmt::format("  stale {:.6g} of {}\n", r.staleness.all.mean(), r.staleness.all.count());
+  for (const Histogram& h : r.staleness.by_worker) out += fmt::format(" {:.5g}", h.mean());
+  if (!r.staleness.by_worker.empty()) out += '\n';
+  for (const ErrorSource& e : r.rate.errors) {
     std::string source = e.source;  // wherever the tree is
     if (const std::size_t at = source.find(TANDEM_ROOT "/"); at != std::string::npos)
       source.erase(at, sizeof(TANDEM_ROOT));
     out += fmt::format("  error {:.5g} {}\n", e.sigma, source);
   }
-  out += fmt::format("  {} links, {} groups, busiest {}\n", r.links.size(), r.link_groups.size(),
-                     r.busiest_link.name);
-  for (std::size_t i = 0; i < std::min<std::size_t>(r.links.size(), 8); ++i)
-    out += fmt::format("  link {} {:.5g} {}\n", r.links[i].name, r.links[i].busy, r.links[i].bytes.n);
-  for (const std::string& e : r.extrapolates) out += fmt::format("  extrapolates: {}\n", e);
+  out += fmt::format("  {} links, {} groups, busiest {}\n", r.network.links.size(), r.network.groups.size(),
+                     r.network.busiest.name);
+  for (std::size_t i = 0; i < std::min<std::size_t>(r.network.links.size(), 8); ++i)
+    out += fmt::format("  link {} {:.5g} {}\n", r.network.links[i].name, r.network.links[i].busy,
+                       r.network.links[i].bytes.n);
+  for (const std::string& e : r.basis.extrapolates) out += fmt::format("  extrapolates: {}\n", e);
   for (const std::string& n : r.notes) out += fmt::format("  note: {}\n", n);
-  return out + fmt::format("  {} in {} events: {}\n", r.evaluator, r.simulated_events, r.evaluator_reason);
+  return out + fmt::format("  {} in {} events: {}\n", r.evaluation.evaluator, r.evaluation.events,
+                           r.evaluation.reason);
 }
 
 std::string predicted(const Setting& s) {
@@ -534,7 +536,7 @@ TEST(Settings, KernelsOfAnotherModelSaySo) {
     const ResolvedScheme scheme = resolve_scheme("allreduce", {});
     Request p = prediction_of(graph, system, scheme, 2, 8);
     p.profile = "h200";
-    const std::vector<std::string> all = simulate(p).extrapolates;
+    const std::vector<std::string> all = simulate(p).basis.extrapolates;
     return std::count_if(all.begin(), all.end(), [](const std::string& note) {
       return note.find("on the measured H200") != std::string::npos;
     });

@@ -98,12 +98,13 @@ TEST(SharedCopies, AreWhatRealInputIsInNodesOfSeveralDevices) {
   };
   const Report hidden = predict(true, {{"nodes", "4"}}), none = predict(false, {{"nodes", "4"}});
   const Report decoding = predict(true, {{"nodes", "4"}, {"host.cores", "4"}});
-  EXPECT_EQ(hidden.evaluator, "sweep");
-  EXPECT_NEAR(hidden.samples_per_second, none.samples_per_second, 1e-9 * none.samples_per_second);
-  EXPECT_EQ(hidden.time_share.input, 0) << "the first batch is waited for once in a training";
-  EXPECT_EQ(decoding.evaluator, "sweep");
-  EXPECT_GT(decoding.time_share.input, 0.4);
-  EXPECT_LT(decoding.samples_per_second, 0.5 * none.samples_per_second);
+  EXPECT_EQ(hidden.evaluation.evaluator, "sweep");
+  EXPECT_NEAR(hidden.rate.samples_per_second, none.rate.samples_per_second,
+              1e-9 * none.rate.samples_per_second);
+  EXPECT_EQ(hidden.time.share.input, 0) << "the first batch is waited for once in a training";
+  EXPECT_EQ(decoding.evaluation.evaluator, "sweep");
+  EXPECT_GT(decoding.time.share.input, 0.4);
+  EXPECT_LT(decoding.rate.samples_per_second, 0.5 * none.rate.samples_per_second);
 }
 
 }  // namespace

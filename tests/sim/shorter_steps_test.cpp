@@ -30,17 +30,18 @@ constexpr int64_t kAll = INT64_MAX;
 TEST(ShorterSteps, TellWhatWholeStepsDo) {
   for (const int64_t micro_batches : {64, 96}) {
     const Report whole = report_of(micro_batches, kAll), shorter = report_of(micro_batches, 2'000);
-    EXPECT_EQ(whole.evaluator, "events");
-    EXPECT_EQ(shorter.evaluator, "events");
-    EXPECT_NE(shorter.evaluator_reason.find("micro-batches are simulated"), std::string::npos);
-    EXPECT_LT(shorter.simulated_events, whole.simulated_events);
-    EXPECT_NEAR(shorter.samples_per_second / whole.samples_per_second, 1, 0.03);
-    EXPECT_NEAR(shorter.time_share.exposed_communication, whole.time_share.exposed_communication, 0.03);
-    EXPECT_NEAR(shorter.time_share.compute, whole.time_share.compute, 0.03);
-    EXPECT_EQ(shorter.samples_per_iteration, whole.samples_per_iteration);
-    ASSERT_FALSE(whole.links.empty());
-    ASSERT_FALSE(shorter.links.empty());
-    EXPECT_NEAR(static_cast<double>(shorter.links[0].bytes.n) / static_cast<double>(whole.links[0].bytes.n),
+    EXPECT_EQ(whole.evaluation.evaluator, "events");
+    EXPECT_EQ(shorter.evaluation.evaluator, "events");
+    EXPECT_NE(shorter.evaluation.reason.find("micro-batches are simulated"), std::string::npos);
+    EXPECT_LT(shorter.evaluation.events, whole.evaluation.events);
+    EXPECT_NEAR(shorter.rate.samples_per_second / whole.rate.samples_per_second, 1, 0.03);
+    EXPECT_NEAR(shorter.time.share.exposed_communication, whole.time.share.exposed_communication, 0.03);
+    EXPECT_NEAR(shorter.time.share.compute, whole.time.share.compute, 0.03);
+    EXPECT_EQ(shorter.setup.samples_per_iteration, whole.setup.samples_per_iteration);
+    ASSERT_FALSE(whole.network.links.empty());
+    ASSERT_FALSE(shorter.network.links.empty());
+    EXPECT_NEAR(static_cast<double>(shorter.network.links[0].bytes.n) /
+                    static_cast<double>(whole.network.links[0].bytes.n),
                 1, 0.001);
   }
 }
@@ -50,11 +51,11 @@ TEST(ShorterSteps, RatesDoNotJumpWhereTheyBegin) {
   double before = 0;
   for (int64_t micro_batches = 16; micro_batches <= 64; micro_batches += 8) {
     const Report r = report_of(micro_batches, 2'000);
-    short_ones += r.evaluator_reason.find("micro-batches are simulated") != std::string::npos ? 1 : 0;
+    short_ones += r.evaluation.reason.find("micro-batches are simulated") != std::string::npos ? 1 : 0;
     // More micro-batches fill the pipeline better.
-    EXPECT_GT(r.samples_per_second, before * 0.99) << micro_batches;
-    if (before > 0) EXPECT_LT(r.samples_per_second, before * 1.15) << micro_batches;
-    before = r.samples_per_second;
+    EXPECT_GT(r.rate.samples_per_second, before * 0.99) << micro_batches;
+    if (before > 0) EXPECT_LT(r.rate.samples_per_second, before * 1.15) << micro_batches;
+    before = r.rate.samples_per_second;
   }
   EXPECT_GT(short_ones, 1);
   EXPECT_LT(short_ones, 7);

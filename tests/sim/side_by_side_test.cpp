@@ -83,44 +83,45 @@ TEST_F(Jobs, OnLinksOfTheirOwnDoNotSlowEachOther) {
   for (const char* scheme : {"allreduce", "parameter-server:mode=async,server=gpu"}) {
     const Report alone = predict(scheme, 4, {}, system);
     const Report beside = predict(scheme, 4, with(allreduce_, 4), system);
-    EXPECT_NEAR(beside.samples_per_second / alone.samples_per_second, 1, 1e-9) << scheme;
-    EXPECT_EQ(beside.staleness.count(), alone.staleness.count()) << scheme;
+    EXPECT_NEAR(beside.rate.samples_per_second / alone.rate.samples_per_second, 1, 1e-9) << scheme;
+    EXPECT_EQ(beside.staleness.all.count(), alone.staleness.all.count()) << scheme;
   }
 }
 
 TEST_F(Jobs, ThatShareLinksSlowEachOther) {
   const System system = System::load("v100-pcie-8x");
-  const double alone = predict("allreduce", 3, {}, system).samples_per_second;
-  const double beside = predict("allreduce", 3, with(allreduce_, 4), system).samples_per_second;
+  const double alone = predict("allreduce", 3, {}, system).rate.samples_per_second;
+  const double beside = predict("allreduce", 3, with(allreduce_, 4), system).rate.samples_per_second;
   EXPECT_LT(beside, 0.95 * alone) << "the third and the fourth device share a switch";
-  const double servers = predict("allreduce", 3, with(async_, 4), system).samples_per_second;
+  const double servers = predict("allreduce", 3, with(async_, 4), system).rate.samples_per_second;
   EXPECT_LT(servers, 0.97 * alone);
 }
 
 TEST_F(Jobs, AreAllAnsweredWithWhatEachHasAlone) {
   const System system = System::load("v100-pcie-8x");
   const Report three = predict("allreduce", 3, with(allreduce_, 4), system);
-  ASSERT_EQ(three.side_by_side.size(), 2U);
-  EXPECT_EQ(three.side_by_side[0].shared, three.samples_per_second);
-  EXPECT_EQ(three.side_by_side[0].alone, predict("allreduce", 3, {}, system).samples_per_second);
-  EXPECT_EQ(three.side_by_side[1].devices, 4);
-  EXPECT_LT(three.side_by_side[1].shared, 0.99 * three.side_by_side[1].alone);
+  ASSERT_EQ(three.rate.side_by_side.size(), 2U);
+  EXPECT_EQ(three.rate.side_by_side[0].shared, three.rate.samples_per_second);
+  EXPECT_EQ(three.rate.side_by_side[0].alone, predict("allreduce", 3, {}, system).rate.samples_per_second);
+  EXPECT_EQ(three.rate.side_by_side[1].devices, 4);
+  EXPECT_LT(three.rate.side_by_side[1].shared, 0.99 * three.rate.side_by_side[1].alone);
   // Two alike on halves of a box that is the same from either side.
   const Report same = predict("allreduce", 4, with(allreduce_, 4), system);
-  EXPECT_DOUBLE_EQ(same.side_by_side[1].shared, same.samples_per_second);
-  EXPECT_TRUE(predict("allreduce", 3, {}, system).side_by_side.empty());
+  EXPECT_DOUBLE_EQ(same.rate.side_by_side[1].shared, same.rate.samples_per_second);
+  EXPECT_TRUE(predict("allreduce", 3, {}, system).rate.side_by_side.empty());
 }
 
 TEST_F(Jobs, HaveServersOfTheirOwn) {
   // The servers' cores are not shared: only the links on the way to them are.
   const System system = System::load("v100-pcie-8x", {{"links.pcie.bandwidth", "400GB/s"}});
-  const double alone = predict("parameter-server:mode=async,server=gpu", 4, {}, system).samples_per_second;
+  const double alone =
+      predict("parameter-server:mode=async,server=gpu", 4, {}, system).rate.samples_per_second;
   const Graph large = Graph::load("vgg16");
   const ResolvedScheme servers = resolve_scheme("parameter-server:mode=async,server=gpu", Place{});
   const JobBeside beside{
       {.graph = &large, .scheme = &servers, .batch = 8, .optimizer = &optimizer("adamw"), .input = false}, 4};
   const Report both = predict("parameter-server:mode=async,server=gpu", 4, {beside}, system);
-  EXPECT_NEAR(both.samples_per_second / alone, 1, 1e-3);
+  EXPECT_NEAR(both.rate.samples_per_second / alone, 1, 1e-3);
 }
 
 TEST_F(Jobs, AreRefusedWhereThereIsNoRoom) {
@@ -131,12 +132,12 @@ TEST_F(Jobs, AreRefusedWhereThereIsNoRoom) {
 TEST_F(Jobs, ASlowDeviceSlowsAllOfItsJobAndIsNamed) {
   const System whole = System::load("dgx1-v100"), hurt = System::load("dgx1-v100", {{"faults.gpu2", "0.5"}});
   const Report before = predict("allreduce", 4, {}, whole), after = predict("allreduce", 4, {}, hurt);
-  EXPECT_LT(after.samples_per_second, 0.7 * before.samples_per_second);
-  ASSERT_FALSE(after.waiting_for.empty());
-  EXPECT_EQ(after.waiting_for[0].first, "worker 2 on gpu2");
-  EXPECT_GT(after.waiting_for[0].second, 0.2);
-  EXPECT_EQ(predict("allreduce", 2, {}, hurt).samples_per_second,
-            predict("allreduce", 2, {}, whole).samples_per_second)
+  EXPECT_LT(after.rate.samples_per_second, 0.7 * before.rate.samples_per_second);
+  ASSERT_FALSE(after.time.waiting_for.empty());
+  EXPECT_EQ(after.time.waiting_for[0].first, "worker 2 on gpu2");
+  EXPECT_GT(after.time.waiting_for[0].second, 0.2);
+  EXPECT_EQ(predict("allreduce", 2, {}, hurt).rate.samples_per_second,
+            predict("allreduce", 2, {}, whole).rate.samples_per_second)
       << "two devices leave the slow one out";
 }
 

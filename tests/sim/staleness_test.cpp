@@ -175,7 +175,7 @@ TEST(Staleness, OfNodesThatPushAsOneIsNodesLessOne) {
     for (const char* overlap : {"on", "off"}) {
       const Report r = predict(fmt::format("parameter-server:mode=async,push=node,overlap={}", overlap),
                                system, 4 * nodes, {});
-      EXPECT_NEAR(r.staleness.mean(), static_cast<double>(nodes - 1), 0.02) << nodes << " " << overlap;
+      EXPECT_NEAR(r.staleness.all.mean(), static_cast<double>(nodes - 1), 0.02) << nodes << " " << overlap;
     }
   }
 }
@@ -192,9 +192,9 @@ TEST(Staleness, OfTwoRequestsLacksWhatIsMergedBetweenThem) {
         "infiniband-cluster", {{"nodes", "16"}, {"network.latency", fmt::format("{}us", microseconds)}});
     const Report r = predict("parameter-server:mode=async,overlap=off,shards=1,server=nodes,pull=separate",
                              system, kWorkers, spread);
-    const double round = static_cast<double>(r.samples_per_iteration) / r.samples_per_second,
+    const double round = static_cast<double>(r.setup.samples_per_iteration) / r.rate.samples_per_second,
                  way = 2e-6 * microseconds;  // over two links
-    EXPECT_NEAR(r.staleness.mean(), (kWorkers - 1) * (1 - 2 * way / round), 0.15)
+    EXPECT_NEAR(r.staleness.all.mean(), (kWorkers - 1) * (1 - 2 * way / round), 0.15)
         << microseconds << " us of " << round << " s";
   }
 }
@@ -214,10 +214,10 @@ TEST(Staleness, OfManyWorkersNeedsFewRounds) {
     const Report tried = simulate(p);
     p.iterations = 60;
     const Report many = simulate(p);
-    const bool few = tried.simulated_events < many.simulated_events / 3;
+    const bool few = tried.evaluation.events < many.evaluation.events / 3;
     EXPECT_EQ(few, wide);
-    EXPECT_NEAR(tried.samples_per_second / many.samples_per_second, 1, few ? 0.01 : 0.05);
-    for (const Report* r : {&tried, &many}) EXPECT_NEAR(r->staleness.mean() / (workers - 1.0), 1, 0.02);
+    EXPECT_NEAR(tried.rate.samples_per_second / many.rate.samples_per_second, 1, few ? 0.01 : 0.05);
+    for (const Report* r : {&tried, &many}) EXPECT_NEAR(r->staleness.all.mean() / (workers - 1.0), 1, 0.02);
   }
 }
 
@@ -237,7 +237,7 @@ TEST(Staleness, DroppedGradientsAreNoSamples) {
   for (const int i : {0, 1}) {
     Disturbance slow;
     slow.slow = {{3, i == 0 ? 2.0 : 1000.0}};
-    rates[i] = predict("parameter-server:mode=backup,backup=1", system, 4, slow).samples_per_second;
+    rates[i] = predict("parameter-server:mode=backup,backup=1", system, 4, slow).rate.samples_per_second;
   }
   EXPECT_NEAR(rates[0] / rates[1], 1, 0.04);
 }

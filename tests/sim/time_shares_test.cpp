@@ -104,17 +104,17 @@ TEST(TimeShares, OfAPredictionNameTheSlowCardAndAddUpToOne) {
     const ResolvedScheme scheme = resolve_scheme(name, Place{});
     Request p = prediction_of(graph, system, scheme, 2, 16);
     const Report r = simulate(p);
-    const TimeShare& s = r.time_share;
+    const TimeShare& s = r.time.share;
     EXPECT_GT(s.waiting, 0.5) << name;
     EXPECT_LT(s.exposed_communication, 0.3) << name;
     EXPECT_NEAR(
         s.compute + s.launch + s.exposed_communication + s.waiting + s.bubble + s.input + s.server + s.idle,
         1, 1e-12)
         << name;
-    ASSERT_FALSE(r.waiting_for.empty()) << name;
-    EXPECT_EQ(r.waiting_for[0].first, "worker 1 on gpu1") << name;
+    ASSERT_FALSE(r.time.waiting_for.empty()) << name;
+    EXPECT_EQ(r.time.waiting_for[0].first, "worker 1 on gpu1") << name;
     double moved = 0;
-    for (const auto& [kind, share] : r.communication_kinds) moved += share;
+    for (const auto& [kind, share] : r.time.communication_kinds) moved += share;
     EXPECT_NEAR(moved, s.exposed_communication, 1e-12) << name;
     EXPECT_EQ(r.bottleneck.resource, "waiting") << name;
   }
