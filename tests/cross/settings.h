@@ -133,6 +133,8 @@ inline std::vector<Setting> settings() {
       {"post-local-sgd:after=100,bucket=0B", three, {.sums_until = 100}},
       {"delayed-allreduce", two, {.reads = delayed, .late = 1}},
       {"delayed-allreduce:delay=3,bucket=1KiB", grid, {.reads = delayed, .late = 3}},
+      {"async-diloco:every=1", three, {.reads = stale, .rounding = -1}},
+      {"async-diloco:every=1,worker=node,server=nodes,bucket=1KiB", grid, {.reads = stale, .rounding = -1}},
       {"gossip", three, {.reads = stale, .rounding = 1e-4}},
       {"gossip:overlap=off", four, {.reads = stale, .rounding = 1e-4}},
       {"gossip:partner=ring", grid, {.reads = stale, .rounding = 1e-4}},
