@@ -91,7 +91,7 @@ TEST(InputRates, DecideTogetherWithTheCores) {
     p.profile = profile;
     p.check_memory = false;
     p.disturbance = Disturbance{};
-    return 32 * static_cast<double>(devices) / simulate(p).samples_per_second;
+    return 32 * static_cast<double>(devices) / simulate(p).rate.samples_per_second;
   };
   EXPECT_NEAR(step(1, 1), 32, 0.02 * 32);
   EXPECT_NEAR(step(1, 2), 16, 0.02 * 16) << "two threads on two cores";
