@@ -77,7 +77,10 @@ void steady(Simulated& r) {
   double total = 0;
   for (const double s : r.lengths) total += s;
   if (!(total > 0)) throw InputError("the simulated iteration takes no time: the model has no work in it");
-  r.rate = samples_of_all(program) * static_cast<double>(r.lengths.size()) / total * r.trace.kept_share();
+  const double steps_each =
+      r.trace.worker_rate / static_cast<double>(program.roles[0].mesh.size() * program.micro_batches);
+  const double step_rate = steps_each > 0 ? steps_each : static_cast<double>(r.lengths.size()) / total;
+  r.rate = samples_of_all(program) * step_rate * r.trace.kept_share();
   std::sort(r.lengths.begin(), r.lengths.end());
 }
 
@@ -114,6 +117,7 @@ void evaluate_steady(Simulated& out, EvaluateOptions options, bool timeline) {
   if (!timeline) options.kept_iterations = 0;
   const int32_t each = out.program->micro_batches;
   options.run_in = static_cast<int32_t>(run_in(*out.program, options.iterations / each)) * each;
+  options.period = static_cast<int32_t>(period(*out.program)) * each;
   out.trace = evaluate(out.bound.plan, options);
   if (out.shorter) out.trace = extended(evaluate(out.few, options), out.trace, *out.shorter);
   if (options.most_iterations > options.iterations && out.trace.run_in == 0)
@@ -383,8 +387,13 @@ int64_t Simulation::steps(const Program& program, int64_t in_iteration) const {
   }
   // The more workers wait for each other, the less their steps differ in length.
   if (in_lock_step(program)) return std::clamp<int64_t>(3072 / workers, 8, 24);
-  // Arrival-order schemes: enough updates for a staleness distribution, at least 60 rounds.
-  return std::clamp<int64_t>(4000 / workers, 60, 1000);
+  // Arrival-order schemes: enough updates for a staleness distribution, at least 60 rounds, and enough
+  // exchanges where these are rare: one period to part, and some that count.
+  constexpr int64_t kPeriods = 6, kFewestPeriods = 3, kQuick = 4'000'000;
+  const int64_t least = std::clamp<int64_t>(4000 / workers, 60, 1000), whole = period(program);
+  if (whole == 1) return least;
+  const int64_t quick = kQuick / std::max<int64_t>(1, in_iteration * whole);
+  return std::max((least + whole - 1) / whole, std::clamp(quick, kFewestPeriods, kPeriods)) * whole;
 }
 
 }  // namespace tandem::sim

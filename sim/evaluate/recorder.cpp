@@ -20,6 +20,7 @@ Recorder::Recorder(const BoundProgram& plan, const EvaluateOptions& options, Tra
   kept_ = static_cast<uint32_t>(std::max(options.kept_instances, 1));
   made_.assign(n, free_running_ ? 0 : static_cast<uint32_t>(iterations));
   last_.assign(n, 0);
+  if (free_running_ && options.period > 1) periods_.resize(n);
   trace_.iteration_end.assign(iterations, Time{});
   trace_.link_bytes.assign(plan.capacity.size(), 0);
   const bool split = !plan.program->grid.axes.empty();
@@ -88,17 +89,48 @@ void Recorder::iteration(uint32_t instance, uint32_t iteration, int64_t end, uin
   }
   made_[instance] = iteration + 1;
   last_[instance] = end;
+  if (!periods_.empty() && made_[instance] % static_cast<uint32_t>(options_.period) == 0)
+    end_of_period(instance, end);
   if (instance == 0 && made_[0] == static_cast<uint32_t>(options_.run_in)) forget_time();
   const auto workers = static_cast<int64_t>(made_.size());
   if (trace_.worker_iterations % workers == 0)
     trace_.iteration_end[static_cast<std::size_t>(trace_.worker_iterations / workers) - 1] = Time{end};
 }
 
+Recorder::Sums Recorder::sums() const {
+  Sums out;
+  std::copy_n(trace_.busy, kLanes, out.busy);
+  std::copy_n(trace_.exposed, kWaits, out.exposed);
+  std::copy_n(trace_.moved, kMoves, out.moved);
+  out.awaited = trace_.awaited;
+  return out;
+}
+
+void Recorder::end_of_period(uint32_t instance, int64_t end) {
+  if (made_[instance] < static_cast<uint32_t>(options_.run_in)) return;
+  periods_[instance].push_back(end);
+  if (instance != 0 || periods_[0].size() == 1) return;
+  late_ = sums();
+  trace_.timed_to = static_cast<int32_t>(made_[0]);
+}
+
+/// Up to `all`, when the first worker has no iterations left.
+double Recorder::worker_rate(int64_t all) const {
+  double rate = 0;
+  for (std::size_t w = 0; w < periods_.size(); ++w) {
+    const auto& ends = periods_[w];
+    const auto until = std::upper_bound(ends.begin(), ends.end(), all) - ends.begin();
+    if (until > 1) {
+      rate += static_cast<double>((until - 1) * options_.period) / Time{ends[until - 1] - ends[0]}.seconds();
+    } else {
+      rate += made_[w] / Time{last_[w]}.seconds();
+    }
+  }
+  return rate;
+}
+
 void Recorder::forget_time() {
-  std::copy_n(trace_.busy, kLanes, early_.busy);
-  std::copy_n(trace_.exposed, kWaits, early_.exposed);
-  std::copy_n(trace_.moved, kMoves, early_.moved);
-  early_.awaited = trace_.awaited;
+  early_ = sums();
   trace_.filling = {};
   trace_.timed_from = static_cast<int32_t>(made_[0]);
 }
@@ -383,6 +415,12 @@ void Recorder::finish() {
   for (Tracked& t : tracked_) {
     if (t.role != nullptr) charge_chain(t, t.final_, t.final_end.first);
   }
+  if (late_) {
+    std::copy_n(late_->busy, kLanes, trace_.busy);
+    std::copy_n(late_->exposed, kWaits, trace_.exposed);
+    std::copy_n(late_->moved, kMoves, trace_.moved);
+    trace_.awaited = late_->awaited;
+  }
   for (int i = 0; i < kLanes; ++i) trace_.busy[i].ps -= early_.busy[i].ps;
   for (int i = 0; i < kWaits; ++i) trace_.exposed[i].ps -= early_.exposed[i].ps;
   for (int i = 0; i < kMoves; ++i) trace_.moved[i].ps -= early_.moved[i].ps;
@@ -398,6 +436,7 @@ void Recorder::finish() {
   }
   // When the first worker has no iterations left, those that have are alone.
   const int64_t all = last_.empty() ? 0 : *std::min_element(last_.begin(), last_.end());
+  trace_.worker_rate = worker_rate(all);
   auto& ends = trace_.iteration_end;
   while (free_running_ && ends.size() > 1 && ends.back().ps > all) ends.pop_back();
   forget_early();

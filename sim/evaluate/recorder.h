@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -266,11 +267,18 @@ class Recorder {
   std::vector<Tracked> tracked_;  ///< [role]
   std::vector<Dep> deps_;         ///< of the op that is ready
   int64_t waits_ = 0;             ///< charges to other workers
-  /// Trace's sums when the run-in ended.
-  struct {
+  /// Sums of a Trace at one time.
+  struct Sums {
     Time busy[kLanes], exposed[kWaits], moved[kMoves];
     std::map<uint32_t, Time> awaited;
-  } early_;
+  };
+  Sums sums() const;
+  double worker_rate(int64_t all) const;
+  void end_of_period(uint32_t instance, int64_t end);
+  Sums early_;                ///< when the run-in ended
+  std::optional<Sums> late_;  ///< when worker 0 last ended a period
+  std::vector<std::vector<int64_t>>
+      periods_;  ///< [worker]: ends of its periods, where one is several iterations
   /// When a call began: the newest execution and that which ended last, the sums so far, `waits_`.
   uint64_t call_newest_ = 0, call_final_ = 0;
   CallEffect call_sums_;

@@ -221,6 +221,28 @@ TEST(Staleness, OfManyWorkersNeedsFewRounds) {
   }
 }
 
+/// Workers meet a server once in a hundred iterations, over a network that takes far longer for it than the
+/// iterations take: both ways of two workers of a node over its one line.
+TEST(Staleness, RareExchangesCount) {
+  const System system = System::load("5090-2x", {{"nodes", "16"}, {"network.bandwidth", "1Gbit/s"}});
+  const Graph graph = Graph::load("vgg16");
+  constexpr int64_t kWorkers = 32, kEvery = 100;
+  const ResolvedScheme alone = resolve_scheme("allreduce", {});
+  const Request one = prediction_of(graph, system, alone, 1);
+  const double iteration = static_cast<double>(one.job.batch) / throughput(one);
+  const double exchange = 2 * 2 * 4 * static_cast<double>(graph.parameter_elements()) / 125e6;
+  for (const char* text : {"elastic-averaging:mode=async,every=100", "async-diloco:every=100"}) {
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    Request p = prediction_of(graph, system, scheme, kWorkers);
+    p.check_memory = false;
+    const Report r = simulate_rate(p);
+    const double seconds = static_cast<double>(kWorkers * kEvery * p.job.batch) / r.rate.samples_per_second;
+    EXPECT_NEAR(seconds / (kEvery * iteration + exchange), 1, 0.02) << text;
+    EXPECT_NEAR(r.time.share.exposed_communication, exchange / seconds, 0.02) << text;
+    EXPECT_NEAR(r.staleness.all.mean(), kWorkers - 1, 0.5) << text;
+  }
+}
+
 /// A gradient that is dropped trains nothing: with one of four at half speed, three count.
 TEST(Staleness, DroppedGradientsAreNoSamples) {
   ServerSetting s{.workers = 4, .gate = true};
