@@ -78,7 +78,7 @@ void steady(Simulated& r) {
   for (const double s : r.lengths) total += s;
   if (!(total > 0)) throw InputError("the simulated iteration takes no time: the model has no work in it");
   const double steps_each =
-      r.trace.worker_rate / static_cast<double>(program.roles[0].mesh.size() * program.micro_batches);
+      r.trace.timed.worker_rate / static_cast<double>(program.roles[0].mesh.size() * program.micro_batches);
   const double step_rate = steps_each > 0 ? steps_each : static_cast<double>(r.lengths.size()) / total;
   r.rate = samples_of_all(program) * step_rate * r.trace.kept_share();
   std::sort(r.lengths.begin(), r.lengths.end());

@@ -8,6 +8,19 @@
 
 namespace tandem::sim {
 
+double Periods::rate(int64_t until, const std::vector<uint32_t>& made,
+                     const std::vector<int64_t>& last) const {
+  double rate = 0;
+  for (std::size_t w = 0; w < ends_.size(); ++w) {
+    const auto& ends = ends_[w];
+    const auto counted = std::upper_bound(ends.begin(), ends.end(), until) - ends.begin();
+    rate += counted > 1
+                ? static_cast<double>((counted - 1) * each_) / Time{ends[counted - 1] - ends[0]}.seconds()
+                : made[w] / Time{last[w]}.seconds();
+  }
+  return rate;
+}
+
 Recorder::Recorder(const BoundProgram& plan, const EvaluateOptions& options, Trace& trace)
     : plan_(plan),
       options_(options),
@@ -20,7 +33,7 @@ Recorder::Recorder(const BoundProgram& plan, const EvaluateOptions& options, Tra
   kept_ = static_cast<uint32_t>(std::max(options.kept_instances, 1));
   made_.assign(n, free_running_ ? 0 : static_cast<uint32_t>(iterations));
   last_.assign(n, 0);
-  if (free_running_ && options.period > 1) periods_.resize(n);
+  if (free_running_ && options.period > 1) periods_.emplace(n, options.period);
   trace_.iteration_end.assign(iterations, Time{});
   trace_.link_bytes.assign(plan.capacity.size(), 0);
   const bool split = !plan.program->grid.axes.empty();
@@ -89,8 +102,8 @@ void Recorder::iteration(uint32_t instance, uint32_t iteration, int64_t end, uin
   }
   made_[instance] = iteration + 1;
   last_[instance] = end;
-  if (!periods_.empty() && made_[instance] % static_cast<uint32_t>(options_.period) == 0)
-    end_of_period(instance, end);
+  const bool counts = periods_ && made_[instance] >= static_cast<uint32_t>(options_.run_in);
+  if (counts && periods_->end(instance, made_[instance], end) && instance == 0) keep_period();
   if (instance == 0 && made_[0] == static_cast<uint32_t>(options_.run_in)) forget_time();
   const auto workers = static_cast<int64_t>(made_.size());
   if (trace_.worker_iterations % workers == 0)
@@ -106,33 +119,15 @@ Recorder::Sums Recorder::sums() const {
   return out;
 }
 
-void Recorder::end_of_period(uint32_t instance, int64_t end) {
-  if (made_[instance] < static_cast<uint32_t>(options_.run_in)) return;
-  periods_[instance].push_back(end);
-  if (instance != 0 || periods_[0].size() == 1) return;
+void Recorder::keep_period() {
   late_ = sums();
-  trace_.timed_to = static_cast<int32_t>(made_[0]);
-}
-
-/// Up to `all`, when the first worker has no iterations left.
-double Recorder::worker_rate(int64_t all) const {
-  double rate = 0;
-  for (std::size_t w = 0; w < periods_.size(); ++w) {
-    const auto& ends = periods_[w];
-    const auto until = std::upper_bound(ends.begin(), ends.end(), all) - ends.begin();
-    if (until > 1) {
-      rate += static_cast<double>((until - 1) * options_.period) / Time{ends[until - 1] - ends[0]}.seconds();
-    } else {
-      rate += made_[w] / Time{last_[w]}.seconds();
-    }
-  }
-  return rate;
+  trace_.timed.to = static_cast<int32_t>(made_[0]);
 }
 
 void Recorder::forget_time() {
   early_ = sums();
   trace_.filling = {};
-  trace_.timed_from = static_cast<int32_t>(made_[0]);
+  trace_.timed.from = static_cast<int32_t>(made_[0]);
 }
 
 void Recorder::message(const Transfer& transfer) {
@@ -436,7 +431,7 @@ void Recorder::finish() {
   }
   // When the first worker has no iterations left, those that have are alone.
   const int64_t all = last_.empty() ? 0 : *std::min_element(last_.begin(), last_.end());
-  trace_.worker_rate = worker_rate(all);
+  if (periods_) trace_.timed.worker_rate = periods_->rate(all, made_, last_);
   auto& ends = trace_.iteration_end;
   while (free_running_ && ends.size() > 1 && ends.back().ps > all) ends.pop_back();
   forget_early();

@@ -54,6 +54,25 @@ void each_dep(const OpPlace& at, F f) {
   }
 }
 
+/// Ends of each worker's periods in a free-running program: the iterations after which its ops repeat.
+/// For one thread at a time.
+class Periods {
+ public:
+  Periods(std::size_t workers, int32_t iterations) : each_(iterations), ends_(workers) {}
+  /// The worker's `made`-th iteration ended. Whether a period did.
+  bool end(uint32_t worker, uint32_t made, int64_t at) {
+    if (made % static_cast<uint32_t>(each_) == 0) ends_[worker].push_back(at);
+    return ends_[worker].size() > 1 && made % static_cast<uint32_t>(each_) == 0;
+  }
+  /// Iterations/s of all workers between the first and the last of their ends up to `until`; of a worker with
+  /// fewer than two, over the iterations that it made until its last.
+  double rate(int64_t until, const std::vector<uint32_t>& made, const std::vector<int64_t>& last) const;
+
+ private:
+  int32_t each_;
+  std::vector<std::vector<int64_t>> ends_;  ///< [worker]
+};
+
 /// All that a Trace tells about op executions. Ops of one lane are to be reported in order, and an op after
 /// its dependencies; everything else may come in any order.
 /// For one thread at a time.
@@ -273,12 +292,10 @@ class Recorder {
     std::map<uint32_t, Time> awaited;
   };
   Sums sums() const;
-  double worker_rate(int64_t all) const;
-  void end_of_period(uint32_t instance, int64_t end);
-  Sums early_;                ///< when the run-in ended
-  std::optional<Sums> late_;  ///< when worker 0 last ended a period
-  std::vector<std::vector<int64_t>>
-      periods_;  ///< [worker]: ends of its periods, where one is several iterations
+  void keep_period();
+  Sums early_;                      ///< when the run-in ended
+  std::optional<Sums> late_;        ///< when worker 0 last ended a period
+  std::optional<Periods> periods_;  ///< where one is several iterations
   /// When a call began: the newest execution and that which ended last, the sums so far, `waits_`.
   uint64_t call_newest_ = 0, call_final_ = 0;
   CallEffect call_sums_;

@@ -19,7 +19,7 @@ struct EvaluateOptions {
   int32_t most_iterations = 0;  ///< at most, of a free-running program whose rate is not steady yet
   int32_t run_in = 0;           ///< those of them that every worker has made on average before staleness
                                 ///< and dropped gradients are counted, of a free-running program time, too
-  int32_t period = 1;           ///< after so many iterations a worker's ops repeat (Trace::worker_rate)
+  int32_t period = 1;           ///< after how many iterations a worker's ops repeat (Trace::worker_rate)
   int32_t kept_iterations = 4;  ///< spans kept for the timeline: the last that many iterations ...
   int32_t kept_instances = 8;   ///< ... of the first that many instances of each role
   bool fingerprint = true;      ///< fill Trace::fingerprint: two thirds of a sweep over many rows
@@ -55,14 +55,17 @@ struct Trace {
   std::vector<Time> iteration_end;
   int64_t worker_iterations = 0;  ///< completed by all workers together
   int32_t run_in = 0;             ///< iterations before a rate that was not steady yet asked for more
-  int32_t timed_from = 0;         ///< iteration of worker 0 from which on its time is accounted for
-  int32_t timed_to = 0;           ///< and before which; 0: to the end
+  /// What is accounted for, and what tells the rate.
+  struct Timed {
+    int32_t from = 0;  ///< iteration of worker 0 from which on its time is accounted for
+    int32_t to = 0;    ///< and before which; 0: to the end
+    /// Iterations/s of all workers together, each counted over whole periods of its own after the run-in,
+    /// while others still run. Of a free-running program whose period is more than one iteration, else 0.
+    double worker_rate = 0;
+  } timed;
   double timed_iterations() const {
-    return (timed_to > 0 ? timed_to : static_cast<double>(iteration_end.size())) - timed_from;
+    return (timed.to > 0 ? timed.to : static_cast<double>(iteration_end.size())) - timed.from;
   }
-  /// Iterations/s of all workers together, each counted over whole periods of its own after the run-in, when
-  /// others still run. Of a free-running program whose period is more than one iteration, else 0.
-  double worker_rate = 0;
   Time makespan;  ///< end of the last op
   /// Of worker 0, and where stages divide the model of the first instance of each, added up: busy time per
   /// lane. busy[compute] counts compute and apply ops only, so that busy[compute] and the sum of `exposed`
