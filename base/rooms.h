@@ -29,8 +29,12 @@ using namespace sim;
 namespace calibration {
 using namespace answers;
 }
+namespace plan {
+using namespace answers;
+}
 namespace app {
 using namespace calibration;
+using namespace plan;
 using namespace exec;
 }  // namespace app
 namespace tests {

@@ -17,7 +17,7 @@ file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tandemConfig.cmake CONTENT
 install(FILES ${CMAKE_BINARY_DIR}/tandemConfig.cmake ${CMAKE_BINARY_DIR}/tandemConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem)
 foreach(folder models/zoo models/families models/import/hf models/import/hf/types topologies/systems topologies/devices topologies/import schemes/presets
-    schemes/recipes calibration/profiles calibration/data calibration/suite exec/data plots)
+    schemes/recipes calibration/profiles calibration/data calibration/suite plan exec/data plots)
   install(DIRECTORY ${folder}/ DESTINATION ${data}/${folder}
     FILES_MATCHING PATTERN *.json PATTERN *.csv PATTERN *.gp)
 endforeach()

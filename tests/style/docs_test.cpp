@@ -131,9 +131,9 @@ TEST(Documents, AreReachedFromTheReadme) {
 
 TEST(Documents, NameFilesThatExist) {
   static const std::regex path(R"(`((?:[a-z_]+/)+[\w.-]+\.(?:h|cpp|cu|py|json|md|csv|cmake))`)");
-  static const std::set<std::string> folders = {"app",     "base", "calibration", "cmake",
-                                                "docs",    "exec", "models",      "plots",
-                                                "schemes", "sim",  "tests",       "topologies"};
+  static const std::set<std::string> folders = {"app",  "base",   "calibration", "cmake", "docs",
+                                                "exec", "models", "plan",        "plots", "schemes",
+                                                "sim",  "tests",  "topologies"};
   int files = 0;
   for (const fs::path& document : documents()) {
     for (const std::string& name : matches(text_of(document), path)) {

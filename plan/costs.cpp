@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run costs under an offer.
+#include <fmt/format.h>
+
+#include "base/data.h"
+#include "plan/offers.h"
+
+namespace tandem::plan {
+
+namespace {
+
+/// How many times the price is paid.
+double units(const Offer& offer, int64_t nodes, int64_t devices) {
+  if (offer.devices == 0) return static_cast<double>(nodes);
+  const int64_t bought = (devices + offer.multiple - 1) / offer.multiple * offer.multiple;
+  return static_cast<double>((bought + offer.devices - 1) / offer.devices);
+}
+
+void add_rent(const Offer& offer, double price, const Estimate& hours, Cost& out) {
+  out.rent = hours * price;
+  if (offer.committed_hours > hours.value) out.commitment = price * offer.committed_hours;
+  if (offer.kind == OfferKind::spot && !offer.interruptions)
+    out.notes.push_back(fmt::format("no source says how often {} takes spot machines away", offer.seller));
+}
+
+/// `price`: of all that is bought.
+void add_ownership(const Offer& offer, double price, int64_t nodes, const Estimate& hours,
+                   const Estimate& joules, const Ownership& o, Cost& out) {
+  Estimate machines = price;
+  if (!offer.device.empty()) machines += o.host * static_cast<double>(nodes);
+  machines = machines * (Estimate{1} + o.network) * (Estimate{1} + o.spares);
+  const Estimate years = hours / (o.busy * kHoursOfYear);
+  out.capital =
+      machines * rest_of(offer.residual.value_or(o.residual)) * years / offer.years.value_or(o.years);
+  out.maintenance = machines * o.maintenance * years;
+  const Estimate kwh = joules * (1 / 3.6e6);
+  out.power = kwh * o.pue * o.power_price;
+  out.hosting = kwh * (1 / kHoursOfMonth) * o.hosting / o.busy;
+  if (!offer.device.empty() && o.host.value == 0)
+    out.notes.push_back("the price is of cards alone: hosts are not in it");
+  if (nodes > 1 && o.network.value == 0)
+    out.notes.push_back("switches and cables between nodes are not in the price");
+  if (o.hosting.value == 0) out.notes.push_back("space, cooling plant and staff are not in the price");
+}
+
+void replace(const Json& document, std::string_view key, double least, double most, Estimate& field) {
+  const Json* given = document.find(key);
+  if (given == nullptr) return;
+  if (!given->is_object()) {
+    field = read_estimate(*given, least, most);
+    return;
+  }
+  given->only({"value", "date", "source", "note"});
+  field = read_estimate(given->at("value"), least, most);
+}
+
+}  // namespace
+
+Ownership Ownership::from_json(const Json& document, const Ownership& base) {
+  document.only({"summary", "years", "residual", "busy", "power_price", "pue", "hosting", "network",
+                 "maintenance", "spares", "host"});
+  Ownership out = base;
+  replace(document, "years", 0.1, 100, out.years);
+  replace(document, "residual", 0, 1, out.residual);
+  replace(document, "busy", 0.001, 1, out.busy);
+  replace(document, "power_price", 0, 100, out.power_price);
+  replace(document, "pue", 1, 10, out.pue);
+  replace(document, "hosting", 0, 1e6, out.hosting);
+  replace(document, "network", 0, 100, out.network);
+  replace(document, "maintenance", 0, 10, out.maintenance);
+  replace(document, "spares", 0, 10, out.spares);
+  replace(document, "host", 0, 1e9, out.host);
+  return out;
+}
+
+Ownership Ownership::load() { return from_json(Json::load(data_root() + "/plan/ownership.json"), {}); }
+
+bool allows(const Offer& offer, int64_t nodes, int64_t devices) {
+  if (offer.most_nodes > 0 && nodes > offer.most_nodes) return false;
+  return offer.most_devices == 0 || devices <= nodes * offer.most_devices;
+}
+
+Cost cost_of(const Offer& offer, int64_t nodes, int64_t devices, const Estimate& seconds,
+             const Estimate& joules, const Ownership& ownership) {
+  TANDEM_CHECK(nodes >= 1 && devices >= nodes);
+  Cost out;
+  const Estimate hours = seconds * (1.0 / 3600);
+  const double price = offer.usd * units(offer, nodes, devices);
+  if (offer.kind == OfferKind::buy)
+    add_ownership(offer, price, nodes, hours, joules, ownership, out);
+  else
+    add_rent(offer, price, hours, out);
+  if (!offer.note.empty()) out.notes.push_back(offer.note);
+  return out;
+}
+
+}  // namespace tandem::plan
