@@ -2,6 +2,7 @@
 #pragma once
 // A figure and how far off it may be.
 #include <algorithm>
+#include <initializer_list>
 
 #include "base/json.h"
 
@@ -30,6 +31,9 @@ struct Estimate {
   }
   bool operator==(const Estimate&) const = default;
 };
+
+/// The sum of figures that err independently of each other: the distances of the bounds add in quadrature.
+Estimate independent_sum(std::initializer_list<Estimate> terms);
 
 /// What is left of 1 of a share.
 inline Estimate rest_of(const Estimate& share) {

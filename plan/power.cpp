@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/power.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/data.h"
+
+namespace tandem::plan {
+
+namespace {
+
+/// Of plan/power/draw.json.
+struct Draw {
+  std::map<std::string, Estimate, std::less<>> computing;  ///< by architecture, and "others"
+  Estimate communicating, waiting, idle;                   ///< shares of a device's rated power
+  Estimate processors;                                     ///< share of the sockets' rated power
+  Estimate adapter_watts, port_watts;                      ///< of a port: in the node, in the network
+  Estimate boards, boards_idle;                            ///< shares of all devices' rated power
+  Estimate supply;                                         ///< efficiency of power supplies
+  const Estimate& computing_of(const Device& device) const {
+    const auto own = computing.find(device.architecture);
+    return own != computing.end() ? own->second : computing.at("others");
+  }
+};
+
+Estimate read_draw(const Json& entry, double most) {
+  entry.only({"value", "date", "source", "fitted"});
+  entry.at("source").as_text();
+  return read_estimate(entry.at("value"), 0, most);
+}
+
+Draw load_draw() {
+  const Json document = Json::load(data_root() + "/plan/power/draw.json");
+  document.only({"summary", "computing", "communicating", "waiting", "idle", "processors", "adapter_watts",
+                 "boards", "boards_idle", "supply", "port_watts"});
+  Draw out;
+  for (const auto& [architecture, entry] : document.at("computing").members())
+    out.computing[architecture] = read_draw(entry, 1.2);
+  out.communicating = read_draw(document.at("communicating"), 1.2);
+  out.waiting = read_draw(document.at("waiting"), 1.2);
+  out.idle = read_draw(document.at("idle"), 1.2);
+  out.processors = read_draw(document.at("processors"), 1.2);
+  out.adapter_watts = read_draw(document.at("adapter_watts"), 1000);
+  out.port_watts = read_draw(document.at("port_watts"), 1000);
+  out.boards = read_draw(document.at("boards"), 10);
+  out.boards_idle = read_draw(document.at("boards_idle"), 10);
+  out.supply = read_draw(document.at("supply"), 1);
+  return out;
+}
+
+/// What one node of a kind has.
+struct NodeParts {
+  double devices = 0;     ///< rated watts of the accelerators
+  double processors = 0;  ///< of the others
+  double adapters = 0;    ///< ports
+};
+
+NodeParts parts_of(const System& system, std::size_t kind) {
+  NodeParts out;
+  const auto& accelerators = system.accelerators(kind);
+  const auto& vertices = system.vertices(kind);
+  for (uint32_t local = 0; local < vertices.size(); ++local) {
+    const Vertex& vertex = vertices[local];
+    if (vertex.kind == VertexKind::nic) out.adapters += 1;
+    if (vertex.device < 0) continue;
+    const double watts = system.devices()[static_cast<std::size_t>(vertex.device)].watts;
+    const bool trains = std::find(accelerators.begin(), accelerators.end(), local) != accelerators.end();
+    (trains ? out.devices : out.processors) += watts;
+  }
+  return out;
+}
+
+/// The first device of a kind of nodes that trains.
+const Device& device_of(const System& system, std::size_t kind) {
+  const int32_t index = system.vertices(kind)[system.accelerators(kind).front()].device;
+  return system.devices()[static_cast<std::size_t>(index)];
+}
+
+Estimate at_most(const Estimate& draw, double limit) {
+  return {std::min(draw.low, limit), std::min(draw.value, limit), std::min(draw.high, limit)};
+}
+
+/// Share of its rated power that a device draws that spends its time so.
+Estimate draw_of(const TimeShare& t, const Estimate& computing, const Draw& draw, double limit) {
+  const double stands = t.launch + t.waiting + t.bubble + t.input + t.server + t.idle;
+  return at_most(computing, limit) * t.compute +
+         at_most(draw.communicating, limit) * t.exposed_communication + at_most(draw.waiting, limit) * stands;
+}
+
+/// Of `nodes` nodes of one kind, of whose devices the share `used` draws `busy` of its rated power.
+Power node_power(const NodeParts& parts, double nodes, double used, const Estimate& busy,
+                 const Estimate& boards, const Draw& draw) {
+  Power out;
+  out.devices = busy * (used * parts.devices * nodes);
+  out.unused = draw.idle * ((1 - used) * parts.devices * nodes);
+  out.processors = draw.processors * (parts.processors * nodes);
+  out.adapters = draw.adapter_watts * (parts.adapters * nodes);
+  out.boards = boards * (parts.devices * nodes);
+  const double delivered =
+      independent_sum({out.devices, out.unused, out.processors, out.adapters, out.boards}).value;
+  const auto lost = [&](double efficiency) { return delivered * (1 / efficiency - 1); };
+  out.supplies = {lost(draw.supply.high), lost(draw.supply.value), lost(draw.supply.low)};
+  return out;
+}
+
+void add_power(Power& sum, const Power& more) {
+  sum.devices += more.devices;
+  sum.unused += more.unused;
+  sum.processors += more.processors;
+  sum.adapters += more.adapters;
+  sum.boards += more.boards;
+  sum.supplies += more.supplies;
+  sum.network += more.network;
+}
+
+/// Over the kinds of the first `nodes` nodes; `power_of_kind(kind, nodes of it)`.
+template <typename PowerOfKind>
+Power over_kinds(const System& system, int64_t nodes, const Draw& draw, PowerOfKind&& power_of_kind) {
+  Power out;
+  const auto kinds = system.kinds();
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    const int64_t of_kind = std::min(nodes - kinds[kind].first, kinds[kind].nodes);
+    if (of_kind <= 0) continue;
+    const NodeParts parts = parts_of(system, kind);
+    Power power = power_of_kind(kind, parts, static_cast<double>(of_kind));
+    if (nodes > 1) power.network = draw.port_watts * (parts.adapters * static_cast<double>(of_kind));
+    add_power(out, power);
+  }
+  return out;
+}
+
+}  // namespace
+
+Power power_of(const Report& report, const System& system, double limit) {
+  TANDEM_CHECK(report.fits && limit > 0 && limit <= 1);
+  const Draw draw = load_draw();
+  const auto per_node = static_cast<int64_t>(system.accelerators().size());
+  const int64_t nodes = std::min(system.nodes(), (report.setup.devices + per_node - 1) / per_node);
+  const double used =
+      std::min(1.0, static_cast<double>(report.setup.devices) / static_cast<double>(nodes * per_node));
+  return over_kinds(system, nodes, draw, [&](std::size_t kind, const NodeParts& parts, double of_kind) {
+    const Estimate busy = draw_of(report.time.share, draw.computing_of(device_of(system, kind)), draw, limit);
+    return node_power(parts, of_kind, used, busy, draw.boards, draw);
+  });
+}
+
+Power idle_power(const System& system, int64_t nodes) {
+  const Draw draw = load_draw();
+  return over_kinds(system, nodes, draw, [&](std::size_t, const NodeParts& parts, double of_kind) {
+    return node_power(parts, of_kind, 0, draw.idle, draw.boards_idle, draw);
+  });
+}
+
+}  // namespace tandem::plan

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What machines draw while they train, from where a step's time goes. Figures are data (plan/power/*.json).
+#include "plan/estimate.h"
+#include "schemes/report/report.h"
+#include "topologies/system.h"
+
+namespace tandem::plan {
+
+/// Watts on average, of all nodes of a job.
+struct Power {
+  Estimate devices;     ///< accelerators that the job uses
+  Estimate unused;      ///< other accelerators of its nodes
+  Estimate processors;  ///< of the hosts
+  Estimate adapters;    ///< network ports of the nodes
+  Estimate boards;      ///< fans, memory, disks, switches between devices
+  Estimate supplies;    ///< lost in power supplies
+  Estimate network;     ///< switches between nodes; 0 for a single node
+  /// At the wall of the machines; the parts err independently of each other. A building adds its own: times
+  /// its PUE (plan/grid.h).
+  Estimate wall() const {
+    return independent_sum({devices, unused, processors, adapters, boards, supplies, network});
+  }
+};
+
+/// Of a job while it trains: devices draw by what worker 0 does (TimeShare), those of its nodes
+/// that it does not use are idle. `limit`: the devices' power limit as a share of the rated one, in (0, 1].
+/// The report must fit, and be of this system. Models whose kernels are too small to fill a device draw less
+/// than this says. O(kinds of nodes) after the data was read.
+Power power_of(const Report& report, const System& system, double limit = 1);
+/// Of nodes that are on and do nothing.
+Power idle_power(const System& system, int64_t nodes);
+
+/// Joules at the wall of the machines.
+inline Estimate energy(const Power& power, const Estimate& seconds) { return power.wall() * seconds; }
+
+/// Speed of a device's kernels under a lower power limit, relative to that under the rated one: `limit` is
+/// its share of the rated one, in (0, 1]. Measured in training on V100 and RTX 3090; of other devices the
+/// bounds cover both. Not below the lowest limit that was measured: throws InputError, which names it.
+Estimate speed_at(const Device& device, double limit);
+/// The lowest `limit` that speed_at() takes.
+double least_limit(const Device& device);
+
+}  // namespace tandem::plan
