@@ -30,7 +30,7 @@ constexpr Target kTargets[] = {{"hwloc_xml", fuzz::hwloc_xml},   {"json", fuzz::
                                {"system", fuzz::system},         {"hf_config", fuzz::hf_config},
                                {"topo_m", fuzz::topo_m},         {"units", fuzz::units},
                                {"image", fuzz::image},           {"record_file", fuzz::record_file},
-                               {"question", fuzz::question}};
+                               {"question", fuzz::question},     {"offers", fuzz::offers}};
 constexpr int kMutations = 2000;
 
 std::vector<std::string> corpus(const std::string& target) {

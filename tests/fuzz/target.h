@@ -17,6 +17,7 @@ void link_tests(std::string_view bytes);
 void model(std::string_view bytes);
 void nccl_tests(std::string_view bytes);
 void nccl_xml(std::string_view bytes);
+void offers(std::string_view bytes);
 void options(std::string_view bytes);
 void record_file(std::string_view bytes);
 void question(std::string_view bytes);

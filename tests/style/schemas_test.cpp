@@ -141,6 +141,7 @@ constexpr Shipped kShipped[] = {
     {"device", "topologies/devices", "v100-sxm2-16gb.json"},
     {"scheme-preset", "schemes/presets", "horovod.json"},
     {"recipe", "schemes/recipes", "pytorch.json"},
+    {"offers", "plan/offers", "aws.json"},
     {"check", "calibration/data/executed", "xeon-2-cores-quiet.json"},
 };
 
