@@ -70,4 +70,19 @@ answers::Failures failures(const FaultRates& rates, Luck luck, double interrupti
   return out;
 }
 
+SpotRates spot_rates() {
+  const Json document = Json::load(data_root() + "/plan/spot.json");
+  document.only({"summary", "interruptions_per_hour", "away_hours"});
+  return {read_sourced(document, "interruptions_per_hour", 0, 1000),
+          read_sourced(document, "away_hours", 0, 1e6) * 3600.0,
+          document.at("interruptions_per_hour").at("source").as_text()};
+}
+
+answers::Failures failures(const FaultRates& rates, Luck luck, const SpotRates& spot, double read) {
+  const double taken = at(spot.interruptions, luck, false);
+  answers::Failures out = failures(rates, luck, taken, read, true);
+  out.repair = at(spot.away, luck, false) * taken / 3600 * out.node_mtbf;
+  return out;
+}
+
 }  // namespace tandem::plan

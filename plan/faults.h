@@ -26,6 +26,14 @@ struct FaultRates {
 /// file that cannot be read.
 FaultRates fault_rates(const System& system);
 
+/// Of spot machines whose seller does not say how often they are taken away (plan/spot.json).
+struct SpotRates {
+  Estimate interruptions;  ///< an hour and node
+  Estimate away;           ///< seconds until another node can be had; the mean
+  std::string source;
+};
+SpotRates spot_rates();
+
 /// Which end of the bounds is meant: `worst` fails most often and comes back last.
 enum class Luck : uint8_t { worst, expected, best };
 
@@ -34,5 +42,8 @@ enum class Luck : uint8_t { worst, expected, best };
 /// (rented ones mostly are), so that nothing is away for repair.
 answers::Failures failures(const FaultRates& rates, Luck luck, double interruptions, double read,
                            bool replaced);
+/// The same for spot nodes: those that fail are replaced at once, those that are taken away stay so for a
+/// while. Failures::repair is the mean over both.
+answers::Failures failures(const FaultRates& rates, Luck luck, const SpotRates& spot, double read);
 
 }  // namespace tandem::plan

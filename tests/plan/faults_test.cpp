@@ -60,6 +60,18 @@ TEST(FaultRates, SpotInterruptionsComeOnTop) {
   EXPECT_GT(worst.repair, best.repair);
 }
 
+TEST(FaultRates, OfSpotNodesAreMostlyInterruptions) {
+  const FaultRates rates = fault_rates(System::load("dgx-h100"));
+  const SpotRates spot = spot_rates();
+  const auto expected = failures(rates, Luck::expected, spot, 60);
+  EXPECT_NEAR(expected.node_mtbf / 3600, 1 / spot.interruptions.value, 0.01);
+  EXPECT_NEAR(expected.repair, spot.away.value, 10);
+  EXPECT_LT(expected.repair, spot.away.value);
+  const auto worst = failures(rates, Luck::worst, spot, 60), best = failures(rates, Luck::best, spot, 60);
+  EXPECT_LT(worst.node_mtbf, best.node_mtbf);
+  EXPECT_GT(worst.repair, best.repair);
+}
+
 TEST(Grids, AreFoundByName) {
   EXPECT_NEAR(find_grid("france").grams_per_kwh, 56, 1);
   EXPECT_EQ(find_building("google").pue, 1.09);
