@@ -28,7 +28,8 @@ void add_ownership(const Offer& offer, double price, int64_t nodes, const Estima
                    const Estimate& joules, const Ownership& o, Cost& out) {
   Estimate machines = price;
   if (!offer.device.empty()) machines += o.host * static_cast<double>(nodes);
-  machines = machines * (Estimate{1} + o.network) * (Estimate{1} + o.spares);
+  if (nodes > 1) machines = machines * (Estimate{1} + o.network);
+  machines = machines * (Estimate{1} + o.spares);
   const Estimate years = hours / (o.busy * kHoursOfYear);
   out.capital =
       machines * rest_of(offer.residual.value_or(o.residual)) * years / offer.years.value_or(o.years);
@@ -36,8 +37,9 @@ void add_ownership(const Offer& offer, double price, int64_t nodes, const Estima
   const Estimate kwh = joules * (1 / 3.6e6);
   out.power = kwh * o.pue * o.power_price;
   out.hosting = kwh * (1 / kHoursOfMonth) * o.hosting / o.busy;
-  if (!offer.device.empty() && o.host.value == 0)
-    out.notes.push_back("the price is of cards alone: hosts are not in it");
+  if (!offer.device.empty())
+    out.notes.push_back(o.host.value == 0 ? "the price is of cards alone: hosts are not in it"
+                                          : "the price is of cards: that of their hosts is a rough figure");
   if (nodes > 1 && o.network.value == 0)
     out.notes.push_back("switches and cables between nodes are not in the price");
   if (o.hosting.value == 0) out.notes.push_back("space, cooling plant and staff are not in the price");

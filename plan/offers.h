@@ -51,7 +51,7 @@ struct Ownership {
   Estimate power_price;      ///< USD/kWh
   Estimate pue = 1;          ///< energy of the whole building over that of its machines
   Estimate hosting = 0;      ///< USD for a kW of machines and a month: space, cooling, staff
-  Estimate network = 0;      ///< switches and cables, as a share of the machines' price
+  Estimate network = 0;      ///< switches and cables of several nodes, as a share of their price
   Estimate maintenance = 0;  ///< a year, as a share of the machines' price
   Estimate spares = 0;       ///< machines kept for failures, as a share of those that train
   Estimate host = 0;         ///< USD for a node that takes bought cards

@@ -169,6 +169,10 @@ TEST(Costs, OfAPurchaseAreItsShareOfYears) {
   half.residual = 0.5, half.busy = 0.5;
   EXPECT_NEAR(cost_of(offer, 1, 8, 3600, 3.6e7, half).capital.value, 10, 1e-9);
   EXPECT_THAT(cost_of(offer, 2, 16, 3600, 3.6e7, o).notes, testing::Contains(HasSubstr("switches")));
+  Ownership with_network = o;
+  with_network.network = 0.1;
+  EXPECT_NEAR(cost_of(offer, 1, 8, 3600, 3.6e7, with_network).capital.value, 10, 1e-9);
+  EXPECT_NEAR(cost_of(offer, 2, 16, 3600, 3.6e7, with_network).capital.value, 22, 1e-9);
 }
 
 TEST(Costs, OfAnOwnedH100ServerAreBelowItsRent) {
