@@ -10,7 +10,7 @@ namespace tandem::plan {
 namespace {
 
 /// How many times the price is paid.
-double units(const Offer& offer, int64_t nodes, int64_t devices) {
+double units_paid(const Offer& offer, int64_t nodes, int64_t devices) {
   if (offer.devices == 0) return static_cast<double>(nodes);
   const int64_t bought = (devices + offer.multiple - 1) / offer.multiple * offer.multiple;
   return static_cast<double>((bought + offer.devices - 1) / offer.devices);
@@ -45,7 +45,7 @@ void add_ownership(const Offer& offer, double price, int64_t nodes, const Estima
   if (o.hosting.value == 0) out.notes.push_back("space, cooling plant and staff are not in the price");
 }
 
-void replace(const Json& document, std::string_view key, double least, double most, Estimate& field) {
+void replace_field(const Json& document, std::string_view key, double least, double most, Estimate& field) {
   const Json* given = document.find(key);
   if (given == nullptr) return;
   if (!given->is_object()) {
@@ -62,16 +62,16 @@ Ownership Ownership::from_json(const Json& document, const Ownership& base) {
   document.only({"summary", "years", "residual", "busy", "power_price", "pue", "hosting", "network",
                  "maintenance", "spares", "host"});
   Ownership out = base;
-  replace(document, "years", 0.1, 100, out.years);
-  replace(document, "residual", 0, 1, out.residual);
-  replace(document, "busy", 0.001, 1, out.busy);
-  replace(document, "power_price", 0, 100, out.power_price);
-  replace(document, "pue", 1, 10, out.pue);
-  replace(document, "hosting", 0, 1e6, out.hosting);
-  replace(document, "network", 0, 100, out.network);
-  replace(document, "maintenance", 0, 10, out.maintenance);
-  replace(document, "spares", 0, 10, out.spares);
-  replace(document, "host", 0, 1e9, out.host);
+  replace_field(document, "years", 0.1, 100, out.years);
+  replace_field(document, "residual", 0, 1, out.residual);
+  replace_field(document, "busy", 0.001, 1, out.busy);
+  replace_field(document, "power_price", 0, 100, out.power_price);
+  replace_field(document, "pue", 1, 10, out.pue);
+  replace_field(document, "hosting", 0, 1e6, out.hosting);
+  replace_field(document, "network", 0, 100, out.network);
+  replace_field(document, "maintenance", 0, 10, out.maintenance);
+  replace_field(document, "spares", 0, 10, out.spares);
+  replace_field(document, "host", 0, 1e9, out.host);
   return out;
 }
 
@@ -87,7 +87,7 @@ Cost cost_of(const Offer& offer, int64_t nodes, int64_t devices, const Estimate&
   TANDEM_CHECK(nodes >= 1 && devices >= nodes);
   Cost out;
   const Estimate hours = seconds * (1.0 / 3600);
-  const double price = offer.usd * units(offer, nodes, devices);
+  const double price = offer.usd * units_paid(offer, nodes, devices);
   if (offer.kind == OfferKind::buy)
     add_ownership(offer, price, nodes, hours, joules, ownership, out);
   else

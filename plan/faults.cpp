@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kFaults = "plan/faults";
 
-double at(const Estimate& estimate, Luck luck, bool long_is_good) {
+double bound_of(const Estimate& estimate, Luck luck, bool long_is_good) {
   if (luck == Luck::expected) return estimate.value;
   return (luck == Luck::best) == long_is_good ? estimate.high : estimate.low;
 }
@@ -63,10 +63,10 @@ FaultRates fault_rates(const System& system) {
 answers::Failures failures(const FaultRates& rates, Luck luck, double interruptions, double read,
                            bool replaced) {
   answers::Failures out;
-  const double per_second = 1 / at(rates.node_mtbf, luck, true) + interruptions / 3600;
+  const double per_second = 1 / bound_of(rates.node_mtbf, luck, true) + interruptions / 3600;
   out.node_mtbf = 1 / per_second;
-  out.restart = at(rates.restart, luck, false) + read;
-  out.repair = replaced ? 0 : at(rates.repair, luck, false);
+  out.restart = bound_of(rates.restart, luck, false) + read;
+  out.repair = replaced ? 0 : bound_of(rates.repair, luck, false);
   return out;
 }
 
@@ -79,9 +79,9 @@ SpotRates spot_rates() {
 }
 
 answers::Failures failures(const FaultRates& rates, Luck luck, const SpotRates& spot, double read) {
-  const double taken = at(spot.interruptions, luck, false);
+  const double taken = bound_of(spot.interruptions, luck, false);
   answers::Failures out = failures(rates, luck, taken, read, true);
-  out.repair = at(spot.away, luck, false) * taken / 3600 * out.node_mtbf;
+  out.repair = bound_of(spot.away, luck, false) * taken / 3600 * out.node_mtbf;
   return out;
 }
 

@@ -2,6 +2,7 @@
 #include "plan/grid.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -26,7 +27,7 @@ T find_named(const std::vector<T>& all, const std::string& given, std::string_vi
 }
 
 template <typename T>
-std::vector<T> sorted(std::vector<T> all) {
+std::vector<T> sorted_by_name(std::vector<T> all) {
   std::sort(all.begin(), all.end(), [](const T& a, const T& b) { return a.name < b.name; });
   return all;
 }
@@ -42,7 +43,7 @@ std::vector<Grid> list_grids() {
     if (const Json* price = entry.find("household_price")) grid.household_price = price->as_real(0, 100);
     out.push_back(std::move(grid));
   }
-  return sorted(std::move(out));
+  return sorted_by_name(std::move(out));
 }
 
 std::vector<Building> list_buildings() {
@@ -52,7 +53,7 @@ std::vector<Building> list_buildings() {
     entry.only({"pue", "date", "source"});
     out.push_back({name, entry.at("pue").as_real(1, 10), entry.at("source").as_text()});
   }
-  return sorted(std::move(out));
+  return sorted_by_name(std::move(out));
 }
 
 Grid find_grid(const std::string& name, const Place& place) {

@@ -2,6 +2,7 @@
 #include "plan/offers.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
