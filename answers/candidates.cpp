@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "models/description.h"
 #include "schemes/step/model_cuts.h"
 
 namespace tandem::answers {
@@ -23,6 +24,8 @@ constexpr int64_t kMostServed = 64;
 constexpr int64_t kMostWhole = 64;
 /// A device gets no more tokens at once than this, which would not be faster, unless it has a single sample.
 constexpr int64_t kMostTokens = 32768;
+/// Up to so many stages are tried that have unequal numbers of blocks.
+constexpr int64_t kMostUnequal = 8;
 const Place kNowhere{};
 
 std::vector<int64_t> divisors(int64_t n) {
@@ -69,12 +72,14 @@ class Family {
 /// The ways to divide the model, each computed once.
 class Divisions {
  public:
-  explicit Divisions(const Graph& graph) : graph_(graph), layers_(graph.lower(1, Precision::fp32)) {}
+  explicit Divisions(const Graph& graph) : graph_(graph), blocks_(repeated(graph)) {
+    most_ = blocks_ > 1 ? blocks_ : static_cast<int64_t>(graph.layers().size());
+  }
   bool tensor(int64_t n) {
     return known(tensor_, n, [&] { graph_.slice({.ways = static_cast<int32_t>(n)}); });
   }
   bool stages(int64_t n) {
-    if (n > static_cast<int64_t>(layers_.size())) return false;
+    if (n > most_ || !level(n)) return false;
     return known(stages_, n, [&] { cut_model(graph_, layers_, n); });
   }
   bool experts(int64_t n) {
@@ -87,6 +92,18 @@ class Divisions {
   }
 
  private:
+  /// A stage has at least a block of a model that repeats one.
+  static int64_t repeated(const Graph& graph) {
+    std::set<std::string_view> blocks;
+    for (const Layer& layer : graph.layers()) blocks.insert(block_of(layer));
+    blocks.erase("");
+    return static_cast<int64_t>(blocks.size());
+  }
+  /// Many stages have equally many blocks, the input and output layers counting as one or not.
+  bool level(int64_t n) const {
+    return n <= kMostUnequal || blocks_ <= 1 || blocks_ % n == 0 || (blocks_ + 1) % n == 0 ||
+           (blocks_ + 2) % n == 0;
+  }
   template <typename Try>
   static bool known(std::map<int64_t, bool>& answers, int64_t n, Try attempt) {
     if (n == 1) return true;
@@ -102,6 +119,7 @@ class Divisions {
   }
   const Graph& graph_;
   std::vector<Lowered> layers_;
+  int64_t blocks_, most_;  ///< of stages
   std::map<int64_t, bool> tensor_, stages_, experts_, context_;
 };
 
@@ -281,6 +299,7 @@ class Enumeration {
 std::vector<int64_t> device_counts(const Space& space) {
   const auto per_node = static_cast<int64_t>(space.system->accelerators().size());
   std::set<int64_t> out = {space.devices};
+  if (space.all) return {space.devices};
   for (int64_t n = 1; n <= std::min(per_node, space.devices); ++n) out.insert(n);
   for (int64_t n = per_node; n <= space.devices; n += per_node) out.insert(n);
   return {out.begin(), out.end()};
@@ -303,9 +322,23 @@ bool learns_as_one(const ResolvedScheme& scheme) {
   return exact.count(name) != 0;
 }
 
+std::vector<Precision> usual_precisions(const System& system) {
+  const Device& device = system.device(system.accelerator(0));
+  const double plain = device.product_peak(Precision::fp32).flops_per_second;
+  const auto faster = [&](Precision p) { return device.peak_at(p).flops_per_second > 1.2 * plain; };
+  std::vector<Precision> out = {Precision::fp32};
+  if (faster(Precision::tf32)) out.push_back(Precision::tf32);
+  if (faster(Precision::bf16)) {
+    out.push_back(Precision::bf16);
+  } else if (faster(Precision::fp16)) {
+    out.push_back(Precision::fp16);
+  }
+  return out;
+}
+
 std::string Candidate::split() const {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", family, devices, tensor, pipeline, expert, context,
-                     chunks, sharding, zero_bubble, name(precision),
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}", family, tensor, pipeline, expert, context, chunks,
+                     sharding, zero_bubble, name(precision),
                      scheme.find("sharding-group=node") != std::string::npos);
 }
 

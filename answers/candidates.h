@@ -31,7 +31,7 @@ struct Candidate {
   Precision precision = Precision::fp32;
   /// One pipeline stage of it, on `tensor` x `expert` x `context` devices, with one micro-batch per step.
   std::string stage_scheme;
-  /// Equal for candidates that differ only in micro-batches and memory.
+  /// Equal for candidates that differ only in micro-batches, their size and the number of replicas.
   std::string split() const;
   /// Equal for candidates that divide the model and the samples over the same devices.
   std::string shape() const;
@@ -47,7 +47,11 @@ struct Space {
   int64_t devices = 1;   ///< the most to use
   int64_t samples = 32;  ///< in a step of all devices
   std::vector<Precision> precisions = {Precision::fp32};
+  bool all = false;  ///< no fewer devices than that
 };
+
+/// fp32, and formats that the device multiplies at least a fifth faster: tf32, and bf16 or without it fp16.
+std::vector<Precision> usual_precisions(const System& system);
 
 /// Every candidate of the space, in a deterministic order. Device counts are all and fewer devices of one
 /// node, then whole nodes; at most 64 for parameter servers and masters. Tensor, expert and context

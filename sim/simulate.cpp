@@ -215,6 +215,11 @@ double throughput(const Request& p) {
   return simulation.run(p.devices, fit_anchor(p, simulation, notes).scale, true).rate;
 }
 
+double undisturbed_throughput(const Request& p) {
+  check_arguments(p);
+  return Simulation(p).undisturbed(p.devices);
+}
+
 double anchored_scale(const Request& p) {
   std::vector<std::string> notes;
   return fit_anchor(p, Simulation(p), notes).scale;

@@ -19,6 +19,12 @@ Report simulate_rate(const Request& prediction);
 /// Only Report::rate.samples_per_second, without checking memory. Throws as simulate() does.
 double throughput(const Request& prediction);
 
+/// samples/s if nothing varied from step to step and no transfer slowed another: at least throughput(), but
+/// for what noise adds by chance, where the program is static (is_static()); of others the rate of three
+/// steps. The anchor, pauses, stragglers and jobs beside it count for nothing. Cost: one compilation, one
+/// binding, and where devices are alike three steps of one device of each role. Throws as simulate() does.
+double undisturbed_throughput(const Request& prediction);
+
 /// The factor on compute costs that makes the prediction meet its anchor; 1 without one.
 double anchored_scale(const Request& prediction);
 

@@ -197,6 +197,17 @@ Simulated Simulation::run(const Cluster& cluster, double scale) const {
   return evaluated(prepared(cluster, scale), {}, false);
 }
 
+double Simulation::undisturbed(int64_t devices) const {
+  Simulated out = whole_steps(bound(make_cluster(*p_.system, devices), 1));
+  out.bound.plan.disturbance = {};
+  slow_down(out.bound.plan, make_cluster(*p_.system, devices));
+  const int64_t whole = period(*out.program), steps = whole == 1 ? 3 + transient(*out.program) : 2 * whole;
+  out.options.iterations = static_cast<int32_t>(steps) * out.program->micro_batches;
+  out.options.contention = false;
+  evaluate_steady(out, out.options, false);
+  return out.rate;
+}
+
 double Simulation::rate_if(const Simulated& run, double deviations) const {
   Simulated out;
   out.bound.plan = run.bound.plan.stretched(deviations);

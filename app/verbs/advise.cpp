@@ -45,21 +45,6 @@ std::vector<Precision> parse_precisions(std::string_view text, const Place& plac
   return out;
 }
 
-/// fp32, and formats that the device multiplies at least a fifth faster: tf32, and bf16 or without it fp16.
-std::vector<Precision> usual_precisions(const System& system) {
-  const Device& device = system.device(system.accelerator(0));
-  const double plain = device.product_peak(Precision::fp32).flops_per_second;
-  const auto faster = [&](Precision p) { return device.peak_at(p).flops_per_second > 1.2 * plain; };
-  std::vector<Precision> out = {Precision::fp32};
-  if (faster(Precision::tf32)) out.push_back(Precision::tf32);
-  if (faster(Precision::bf16)) {
-    out.push_back(Precision::bf16);
-  } else if (faster(Precision::fp16)) {
-    out.push_back(Precision::fp16);
-  }
-  return out;
-}
-
 Space read_space(const Arguments& arguments, const Question& question) {
   Space space;
   space.graph = &question.graph;

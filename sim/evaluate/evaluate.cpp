@@ -54,7 +54,7 @@ Trace with_fastest(const BoundProgram& plan, const EvaluateOptions& options) {
           sharing_pairs(*plan.program));
     return trace;
   }
-  const Contention shared = find_contention(plan);
+  const Contention shared = options.contention ? find_contention(plan) : Contention{};
   if (!shared.copies.empty()) {
     if (std::optional<Trace> trace = run_sweep(plan, options, shared.copies)) {
       trace->reason = fmt::format(

@@ -22,6 +22,7 @@ struct EvaluateOptions {
   int32_t period = 1;           ///< after how many iterations a worker's ops repeat (Trace::worker_rate)
   int32_t kept_iterations = 4;  ///< spans kept for the timeline: the last that many iterations ...
   int32_t kept_instances = 8;   ///< ... of the first that many instances of each role
+  bool contention = true;       ///< false: of a static program no transfer slows another, whatever they share
   bool fingerprint = true;      ///< fill Trace::fingerprint: two thirds of a sweep over many rows
 };
 

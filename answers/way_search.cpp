@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answers/way_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "base/in_parallel.h"
+#include "sim/capacity.h"
+#include "sim/simulate.h"
+
+namespace tandem::answers {
+
+namespace {
+
+constexpr int64_t kMostSimulated = 400, kMostSimulatedLarge = 40;
+constexpr int64_t kLarge = 64;  // above it a candidate takes long to simulate
+/// Candidates that are refined at once, on however many threads, where each may be simulated.
+constexpr std::size_t kWave = 4;
+/// Refinements for more choices than the first two.
+constexpr int64_t kExtra = 400;
+/// Of a device's memory what is not tight takes at most this.
+constexpr double kRoomy = 0.9;
+/// What noise can add to a rate by chance.
+constexpr double kChance = 1.01;
+
+/// What is known of a candidate.
+enum class Level : uint8_t {
+  peak,        ///< its arithmetic at peak
+  stage,       ///< a stage's time, and that the least it must hold fits
+  undisturbed  ///< all but contention and noise, and that it fits
+};
+
+/// A candidate that waits to be refined.
+struct Waiting {
+  double bound = 0;  ///< samples/s at most
+  std::size_t at = 0;
+  Level level = Level::peak;
+  std::size_t saver = 0;
+  /// The best first; among equals what is known best, then in the order of candidates.
+  bool operator<(const Waiting& other) const {
+    return std::tuple(-bound, -static_cast<int>(level), at, saver) <
+           std::tuple(-other.bound, -static_cast<int>(other.level), other.at, other.saver);
+  }
+};
+
+/// What refining found.
+struct Refined {
+  enum class State : uint8_t { refused, too_big, waits, found } state = State::waits;
+  Waiting next;
+  double rate = 0;
+  bool tight = false;  ///< too big only for what is to be roomy
+  Bytes needs = {}, capacity = {};
+  Bytes activations = {};  ///< of a walk through what the saver leaves
+  HostMemory host = {};    ///< too little for what fits the devices
+  std::string refusal = {};
+};
+
+class WaySearch {
+ public:
+  WaySearch(const Question& question, const Space& space, const Search& search, WayBounds& bounds)
+      : q_(question), space_(space), search_(search), bounds_(bounds) {}
+
+  Ways run() {
+    say("listing ways ...");
+    all_ = candidates(space_);
+    for (const bool offload : {false, true}) {
+      offload_ = offload;
+      for (const bool roomy : {true, false}) {
+        roomy_ = roomy;
+        start();
+        go();
+        if (stopped() || best_.size() >= search_.top || tight_.empty()) break;
+      }
+      if (!best_.empty() || search_.offload || stopped()) break;
+    }
+    return finish();
+  }
+
+ private:
+  /// All candidates wait; of a second pass those that left too little room.
+  void start() {
+    const std::set<std::size_t> again = std::move(tight_);
+    waiting_.clear();
+    tight_.clear();
+    extra_ = kExtra;
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (!roomy_ && again.count(i) == 0) continue;
+      waiting_.insert({bounds_.peak_rate(all_[i]), i});
+    }
+  }
+
+  /// Candidates below this rate do not matter: the second best of different shape.
+  double floor() const {
+    const std::size_t wanted = std::min<std::size_t>(2, search_.top);
+    if (best_.size() < wanted) return 0;
+    std::vector<double> rates;
+    for (const auto& [shape, way] : best_) rates.push_back(way.rate);
+    std::sort(rates.rbegin(), rates.rend());
+    return rates[wanted - 1];
+  }
+
+  int64_t most_simulated() const { return space_.devices > kLarge ? kMostSimulatedLarge : kMostSimulated; }
+
+  void go() {
+    while (!waiting_.empty() && !stopped()) {
+      const bool decided = waiting_.begin()->bound <= floor();
+      if (decided && (best_.size() >= search_.top || extra_ <= 0)) return;
+      if (simulated_ >= most_simulated()) {
+        complete_ = complete_ && decided;
+        return;
+      }
+      std::vector<Waiting> wave;
+      while (!waiting_.empty() && wave.size() < (search_.simulate ? kWave : 1)) {
+        const Waiting next = *waiting_.begin();
+        waiting_.erase(waiting_.begin());
+        if (!beaten(next)) wave.push_back(next);
+      }
+      refine(wave);
+      if (decided) extra_ -= static_cast<int64_t>(wave.size());
+    }
+    complete_ = complete_ && !stopped();
+  }
+
+  /// By what is known of its shape, or of one like it that is smaller.
+  bool beaten(const Waiting& w) {
+    const auto best = best_.find(all_[w.at].shape());
+    if (best != best_.end() && (w.bound <= best->second.rate || (!roomy_ && !best->second.tight)))
+      return true;
+    const WayBounds::TooBig* known = bounds_.too_big(misfit(w));
+    if (known == nullptr || !known->covers(all_[w.at])) return false;
+    if (known->tight) tight_.insert(w.at);
+    return true;
+  }
+
+  WayBounds::Misfit misfit(const Waiting& w) const { return {all_[w.at].split(), w.saver, roomy_, offload_}; }
+
+  void refine(const std::vector<Waiting>& wave) {
+    std::vector<Refined> found(wave.size());
+    in_parallel(wave.size(), search_.threads, [&](std::size_t i) {
+      if (stopped()) return;
+      try {
+        found[i] = refined(wave[i]);
+      } catch (const InputError& e) {
+        found[i].state = Refined::State::refused;
+        found[i].refusal = e.what();
+      }
+    });
+    for (std::size_t i = 0; i < wave.size(); ++i) keep(wave[i], std::move(found[i]));
+    const auto most = static_cast<std::size_t>(most_simulated());
+    say(fmt::format("{} ways left of {}, simulated {} of at most {} ...", waiting_.size(), all_.size(),
+                    simulated_, most));
+  }
+
+  Refined refined(const Waiting& w) {
+    switch (w.level) {
+      case Level::peak:
+        return with_stage(w);
+      case Level::stage:
+        return undisturbed(w);
+      case Level::undisturbed:
+        break;
+    }
+    return simulated(w);
+  }
+
+  /// Cheapest first.
+  std::vector<Saver> savers(const Candidate& c) const {
+    std::vector<Recompute> again = {{}, {.norms = true, .activations = true}, {.blocks = true}};
+    if (search_.recompute) again = {*search_.recompute};
+    std::vector<Saver> out;
+    if (!offload_ || search_.offload) {
+      for (const Recompute& r : again) out.push_back({r, search_.offload.value_or(Offload{})});
+      return out;
+    }
+    const ResolvedScheme scheme = bounds_.resolved(c.scheme);
+    if (scheme.scheme->offloads == nullptr) return out;
+    const Offload can = scheme.scheme->offloads(scheme.options);
+    for (const Offload& o : {Offload{.optimizer = true}, Offload{.optimizer = true, .gradients = true},
+                             Offload{.optimizer = true, .gradients = true, .parameters = true}}) {
+      if (o.within(can)) out.push_back({again.back(), o});
+    }
+    return out;
+  }
+
+  /// The first saver whose least need fits.
+  Refined with_stage(Waiting w) {
+    const Candidate& c = all_[w.at];
+    const std::vector<Saver> ways = savers(c);
+    Refined out;
+    out.state = Refined::State::too_big;
+    for (; w.saver < ways.size(); ++w.saver) {
+      const Saver& saver = ways[w.saver];
+      if (!saver.offload.any() && !may_fit(c, saver, out)) continue;
+      w.bound = std::min(w.bound, bounds_.stage_rate(c, saver.recompute));
+      w.level = Level::stage;
+      out.state = w.bound > 0 ? Refined::State::waits : Refined::State::refused;
+      out.next = w;
+      return out;
+    }
+    return out;
+  }
+
+  /// By the least that it must hold.
+  bool may_fit(const Candidate& c, const Saver& saver, Refined& out) const {
+    out.capacity = space_.system->device(space_.system->accelerator(0)).memory;
+    const double least = bounds_.least_bytes(c, saver.recompute);
+    if (least <= static_cast<double>(out.capacity.n) * (roomy_ ? kRoomy : 1)) return true;
+    const Bytes needs{static_cast<int64_t>(least)};
+    if (out.needs.n == 0 || needs < out.needs) out.needs = needs;
+    if (roomy_ && needs <= out.capacity) out.tight = true;
+    return false;
+  }
+
+  Request request(const Candidate& c, const Saver& saver, const ResolvedScheme& scheme) const {
+    Request p = q_.request(c.devices);
+    p.job.scheme = &scheme;
+    p.job.batch = c.batch;
+    p.job.precision = c.precision;
+    p.job.recompute = saver.recompute;
+    p.job.offload = saver.offload;
+    p.timeline = false;
+    return p;
+  }
+
+  /// Beyond two micro-batches a stage, the peak of a stage grows only by an allocator's rounding.
+  static int64_t few(const Candidate& c) { return 2 * c.pipeline; }
+  static bool many(const Candidate& c) { return c.pipeline > 1 && c.micro_batches > few(c); }
+
+  Refined undisturbed(Waiting w) const {
+    const Candidate& c = all_[w.at];
+    const Saver saver = savers(c)[w.saver];
+    Refined out;
+    // By what has been learned since.
+    if (!saver.offload.any() && !may_fit(c, saver, out)) return next_saver(w, std::move(out));
+    if (many(c)) {
+      const ResolvedScheme scheme =
+          bounds_.resolved(with_settings(c.scheme, fmt::format("microbatches={}", few(c))));
+      if (!fits(request(c, saver, scheme), out)) return next_saver(w, std::move(out));
+    }
+    const ResolvedScheme scheme = bounds_.resolved(c.scheme);
+    const Request p = request(c, saver, scheme);
+    if (!many(c) && !fits(p, out)) return next_saver(w, std::move(out));
+    w.bound = std::min(w.bound, kChance * undisturbed_throughput(p));
+    w.level = Level::undisturbed;
+    out.next = w;
+    return out;
+  }
+
+  Refined simulated(const Waiting& w) const {
+    const Candidate& c = all_[w.at];
+    const Saver saver = savers(c)[w.saver];
+    const ResolvedScheme scheme = bounds_.resolved(c.scheme);
+    const Request p = request(c, saver, scheme);
+    Refined out;
+    if (many(c) && !fits(p, out)) return next_saver(w, std::move(out));
+    out.state = Refined::State::found;
+    out.rate = search_.simulate ? throughput(p) : w.bound;
+    return out;
+  }
+
+  Refined next_saver(Waiting w, Refined out) const {
+    ++w.saver;
+    w.level = Level::peak;
+    out.state = w.saver < savers(all_[w.at]).size() ? Refined::State::waits : Refined::State::too_big;
+    out.next = w;
+    return out;
+  }
+
+  bool fits(const Request& p, Refined& out) const {
+    const MemoryUse memory = memory_on(p, p.devices);
+    out.needs = memory.needed();
+    out.activations = memory.activations;
+    out.capacity = memory.capacity;
+    if (memory.needed() <= memory.capacity && !memory.node.fits()) out.host = memory.node;
+    if (!memory.fits()) return false;
+    const bool roomy =
+        static_cast<double>(memory.needed().n) <= kRoomy * static_cast<double>(memory.capacity.n);
+    if (!roomy) out.tight = true;
+    return roomy || !roomy_;
+  }
+
+  void keep(const Waiting& w, Refined r) {
+    const Candidate& c = all_[w.at];
+    Outcome& outcome = outcomes_[c.family];
+    if (r.tight && roomy_) tight_.insert(w.at);
+    if (r.activations.n > 0 && !offload_) bounds_.learn(c, savers(c)[w.saver].recompute, r.activations);
+    switch (r.state) {
+      case Refined::State::refused:
+        if (outcome.refusal.empty()) outcome.refusal = r.refusal;
+        return;
+      case Refined::State::waits:
+        if (r.next.saver != w.saver && w.level != Level::peak) mark_too_big(w, r.tight);
+        waiting_.insert(r.next);
+        return;
+      case Refined::State::too_big: {
+        mark_too_big(w, r.tight);
+        if (r.tight) return;
+        if (outcome.needs.n == 0 || (r.needs.n > 0 && r.needs < outcome.needs)) outcome.needs = r.needs;
+        if (r.capacity.n > 0) outcome.capacity = r.capacity;
+        if (r.host.needed.n > 0 && (outcome.host.needed.n == 0 || r.host.needed < outcome.host.needed))
+          outcome.host = r.host;
+        return;
+      }
+      case Refined::State::found:
+        break;
+    }
+    ++simulated_;
+    outcome.rate = std::max(outcome.rate, r.rate);
+    const Way way{c, savers(c)[w.saver], r.rate, !roomy_};
+    const auto [at, fresh] = best_.emplace(c.shape(), way);
+    // Among equals the first candidate wins, in whatever order they were judged.
+    if (!fresh && (r.rate > at->second.rate || (r.rate == at->second.rate && w.at < places_[c.shape()])))
+      at->second = way;
+    else if (!fresh)
+      return;
+    places_[c.shape()] = w.at;
+  }
+
+  void mark_too_big(const Waiting& w, bool tight) {
+    bounds_.mark_too_big(misfit(w), {all_[w.at].batch, all_[w.at].replicas, tight});
+  }
+
+  Ways finish() {
+    Ways out;
+    out.count = static_cast<int64_t>(all_.size());
+    out.simulated = simulated_;
+    out.complete = complete_ && !stopped();
+    if (best_.empty()) refuse();
+    for (const auto& [shape, way] : best_) out.ranked.push_back(way);
+    std::sort(out.ranked.begin(), out.ranked.end(), [&](const Way& a, const Way& b) {
+      return std::tuple(a.tight, -a.rate, places_.at(a.candidate.shape())) <
+             std::tuple(b.tight, -b.rate, places_.at(b.candidate.shape()));
+    });
+    if (out.ranked.size() > search_.top) out.ranked.resize(search_.top);
+    std::map<std::size_t, double> left;
+    for (const Waiting& w : waiting_) left[all_[w.at].family] = std::max(left[all_[w.at].family], w.bound);
+    for (std::size_t f = 0; f < space_.schemes.size(); ++f) {
+      Outcome o = outcomes_[f];
+      o.scheme = space_.schemes[f];
+      if (o.rate == 0) o.at_most = left[f];
+      out.outcomes.push_back(std::move(o));
+    }
+    return out;
+  }
+
+  [[noreturn]] void refuse() const;
+
+  bool stopped() const { return search_.stop != nullptr && *search_.stop; }
+
+  void say(std::string_view text) const {
+    if (search_.progress) search_.progress(text);
+  }
+
+  const Question& q_;
+  const Space& space_;
+  const Search& search_;
+  WayBounds& bounds_;
+  std::vector<Candidate> all_;
+  std::set<Waiting> waiting_;
+  std::map<std::string, Way> best_;            ///< by shape
+  std::map<std::string, std::size_t> places_;  ///< of these in all_
+  std::set<std::size_t> tight_;                ///< candidates that would fit if they need not be roomy
+  std::map<std::size_t, Outcome> outcomes_;    ///< by family
+  int64_t simulated_ = 0, extra_ = kExtra;
+  bool offload_ = false, roomy_ = true, complete_ = true;
+};
+
+void WaySearch::refuse() const {
+  if (stopped()) throw InputError("interrupted before a way was found");
+  if (all_.empty())
+    throw InputError(fmt::format("no way to train {} with {} in a step on at most {} devices",
+                                 space_.graph->name(), samples_words(space_.samples), space_.devices));
+  std::string why;
+  Bytes needs, capacity;
+  HostMemory host;
+  for (const auto& [family, o] : outcomes_) {
+    if (o.host.needed.n > 0 && (host.needed.n == 0 || o.host.needed < host.needed)) host = o.host;
+    if (o.needs.n > 0 && (needs.n == 0 || o.needs < needs)) needs = o.needs, capacity = o.capacity;
+    if (why.empty()) why = o.refusal;
+  }
+  if (needs.n == 0)
+    throw InputError(fmt::format("none of {} ways to train {} with {} in a step is possible{}{}", all_.size(),
+                                 space_.graph->name(), samples_words(space_.samples), why.empty() ? "" : ": ",
+                                 why));
+  const std::string offloaded =
+      host.needed.n == 0
+          ? ""
+          : fmt::format(", but then {} of the host's {}", to_text(host.needed), to_text(host.capacity));
+  throw InputError(fmt::format(
+      "none of {} ways to train {} on at most {} devices fits: the one that needs least takes {} of {} a "
+      "device{}; more devices, a smaller --global-batch or a smaller optimiser may help",
+      all_.size(), space_.graph->name(), space_.devices, to_text(needs), to_text(capacity), offloaded));
+}
+
+}  // namespace
+
+std::string samples_words(int64_t count) { return fmt::format("{} sample{}", count, count == 1 ? "" : "s"); }
+
+Ways find_ways(const Question& question, const Space& space, const Search& search, WayBounds& bounds) {
+  return WaySearch(question, space, search, bounds).run();
+}
+
+}  // namespace tandem::answers
