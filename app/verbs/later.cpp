@@ -13,7 +13,7 @@ int later(const Arguments&) {
   throw UsageError(fmt::format("{} is not in this version. What is: tandem help", Name));
 }
 
-constexpr char kPlan[] = "plan", kSweep[] = "sweep";
+constexpr char kSweep[] = "sweep";
 
 template <const char* Name>
 void add(Registry<Verb>& registry, std::string_view summary) {
@@ -28,7 +28,6 @@ void add(Registry<Verb>& registry, std::string_view summary) {
 }  // namespace
 
 void register_later(Registry<Verb>& registry) {
-  add<kPlan>(registry, "capacity planning over candidate systems (not in this version)");
   add<kSweep>(registry, "a grid of predictions (not in this version)");
 }
 

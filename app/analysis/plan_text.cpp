@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/plan_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "answers/advise.h"
+#include "app/analysis/advice_text.h"
+#include "app/console/terminal.h"
+#include "base/text.h"
+#include "plan/faults.h"
+
+namespace tandem::app {
+
+namespace {
+
+using plan::Aim;
+using plan::Estimate;
+using plan::Plan;
+using plan::PlanCandidate;
+using plan::PlanQuestion;
+
+/// "8,030 USD", "1.25 MUSD".
+std::string money_text(double usd) {
+  if (usd >= 999'500) return fmt::format("{:.3g} MUSD", usd / 1e6);
+  return grouped(usd >= 100 ? std::round(usd) : usd) + " USD";
+}
+
+std::string energy_text(double joules) {
+  const double kwh = joules / 3.6e6;
+  if (kwh >= 1e6) return fmt::format("{:.3g} GWh", kwh / 1e6);
+  return kwh >= 1000 ? fmt::format("{:.3g} MWh", kwh / 1e3) : fmt::format("{:.3g} kWh", kwh);
+}
+
+std::string watts_text(double watts) {
+  if (watts >= 1e6) return fmt::format("{:.3g} MW", watts / 1e6);
+  return watts >= 1000 ? fmt::format("{:.3g} kW", watts / 1e3) : fmt::format("{:.3g} W", watts);
+}
+
+std::string chance_text(double p) {
+  const double percent = 100 * p;
+  if (percent > 99) return "over 99 %";
+  return percent < 1 ? "under 1 %" : fmt::format("{:.0f} %", percent);
+}
+
+std::string range_text(const Estimate& x, std::string (*text)(double)) {
+  return fmt::format("{} to {}", text(x.low), text(x.high));
+}
+
+std::string machine_text(const PlanCandidate& c) {
+  return fmt::format("{}{} x {}", c.nodes, c.spares > 0 ? fmt::format("+{}", c.spares) : "", c.system);
+}
+
+std::string command(const PlanCandidate& c) {
+  std::vector<std::string> words = {"tandem", "predict"};
+  for (const answers::Option& option : answers::question_options()) {
+    for (const std::string& value : c.question->given.all(option.name)) {
+      if (value == option.fallback || (option.value.empty() && value == "false")) continue;
+      words.push_back("--" + std::string(option.name));
+      if (!option.value.empty()) words.push_back(value);
+    }
+  }
+  return shell_line(words);
+}
+
+std::string target_text(const PlanCandidate& c) {
+  const schemes::TrainingProgress& p = *c.report.progress;
+  using Target = schemes::TrainingProgress::Target;
+  const std::string value = p.value < 1e9 ? grouped(p.value) : fmt::format("{:.4g}", p.value);
+  switch (p.target) {
+    case Target::loss:
+      return fmt::format("to a loss of {:.4g}", p.value);
+    case Target::epochs:
+      return value + " epochs";
+    case Target::tokens:
+      return value + " tokens";
+    case Target::samples:
+      return value + " samples";
+  }
+  return value;
+}
+
+std::string limits_text(const plan::Limits& limits) {
+  std::vector<std::string> parts;
+  if (limits.deadline) parts.push_back(fmt::format("within {}", seconds_text(*limits.deadline)));
+  if (limits.budget) parts.push_back(fmt::format("for {}", money_text(*limits.budget)));
+  if (limits.power) parts.push_back(fmt::format("with {}", watts_text(*limits.power)));
+  std::string out;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    out += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+  return out;
+}
+
+std::string heading(const PlanQuestion& q, const Plan& plan) {
+  const PlanCandidate& first = plan.ranked[0];
+  const std::string limits = limits_text(q.limits);
+  return fmt::format("{} · {} · {} samples in a step · {}{} · {} first\n", first.question->graph.name(),
+                     target_text(first), grouped(static_cast<double>(q.samples)),
+                     first.question->optimizer->name, limits.empty() ? "" : " · " + limits, to_text(q.aim));
+}
+
+/// The first of all, those that none beats in time and money, and the smallest that keeps to the limits.
+bool shown(const PlanQuestion& q, const Plan& plan, std::size_t i) {
+  return i < q.top || std::find(plan.pareto.begin(), plan.pareto.end(), i) != plan.pareto.end() ||
+         plan.smallest == i;
+}
+
+std::string first_text(const PlanCandidate& c) {
+  std::string out = fmt::format("Train on the first with {}, batch {} of {} in a step, {}",
+                                c.way.candidate.scheme, c.way.candidate.batch,
+                                c.report.setup.samples_per_iteration, name(c.way.candidate.precision));
+  if (!(c.way.saver.recompute == schemes::Recompute{}))
+    out += fmt::format(", recomputing {}", c.way.saver.recompute.text());
+  if (c.way.saver.offload.any()) out += fmt::format(", {} in the host's memory", c.way.saver.offload.text());
+  out += fmt::format(": {} samples/s, {} of {} a device, {} at the wall",
+                     grouped(c.report.rate.samples_per_second), to_text(c.report.memory.needed()),
+                     to_text(c.report.memory.capacity), watts_text(c.watts.value));
+  if (c.carbon) out += fmt::format(", {} kg of CO2 equivalent", grouped(c.carbon->value));
+  return out + ".\n";
+}
+
+std::string decision_text(const PlanQuestion& q, const Plan& plan) {
+  std::string out;
+  const std::string limits = limits_text(q.limits);
+  if (!limits.empty() && plan.smallest)
+    out += fmt::format("The smallest that is done {} with 90 % probability: number {}, {} device{}.\n",
+                       limits, *plan.smallest + 1, plan.ranked[*plan.smallest].devices,
+                       plan.ranked[*plan.smallest].devices == 1 ? "" : "s");
+  if (!limits.empty() && !plan.smallest)
+    out += fmt::format("None that was predicted is done {} with 90 % probability.\n", limits);
+  if (plan.first_beats_second) {
+    const char* better = q.aim == Aim::soonest    ? "done sooner"
+                         : q.aim == Aim::cheapest ? "cheaper"
+                                                  : "less energy";
+    out += fmt::format("The first is {} than the second with probability {}; errors that both have cancel.\n",
+                       q.aim == Aim::least_energy ? "of less energy" : better,
+                       chance_text(*plan.first_beats_second));
+  }
+  if (!plan.influences.empty()) {
+    out += "What decides between them, as the second's value over the first's:";
+    for (const plan::Influence& i : plan.influences)
+      out += fmt::format(" {} {:.2f} to {:.2f}{}", i.what, i.low, i.high,
+                         &i == &plan.influences.back() ? ".\n" : ";");
+  }
+  if (!plan.break_even.empty()) {
+    out += "The second would be the first with";
+    for (const plan::BreakEven& b : plan.break_even)
+      out += fmt::format("{} {:.4g} times the {}", &b == &plan.break_even.front() ? "" : ", or", b.factor,
+                         b.what);
+    out += ".\n";
+  }
+  if (plan.pareto.size() > 1) {
+    out += "None is both sooner and cheaper than numbers";
+    for (const std::size_t i : plan.pareto)
+      out += fmt::format("{} {}", i == plan.pareto[0] ? "" : ",", i + 1);
+    out += ".\n";
+  }
+  return out;
+}
+
+void add_once(std::string& out, const std::string& line) {
+  if (out.find(line) == std::string::npos) out += line;
+}
+
+std::string assumed_text(const PlanQuestion& q, const Plan& plan) {
+  std::string out;
+  for (const PlanCandidate& c : plan.ranked) {
+    if (c.offer) add_once(out, fmt::format("- {}: {}\n", describe(*c.offer, q.today), c.offer->source));
+  }
+  for (const PlanCandidate& c : plan.ranked) {
+    if (!c.report.goodput) continue;
+    const plan::FaultRates rates = plan::fault_rates(c.question->system);
+    add_once(out, fmt::format("- failures of {}, {} between those of a node: {}\n", rates.kind,
+                              seconds_text(rates.node_mtbf.value), rates.source));
+  }
+  for (const PlanCandidate& c : plan.ranked) {
+    for (const std::string& note : c.notes) add_once(out, fmt::format("- {}\n", note));
+  }
+  for (const std::string& missing : plan.missing) out += fmt::format("- missing: {}\n", missing);
+  return out.empty() ? "" : "\nWhat this rests on:\n" + out;
+}
+
+std::string left_out_text(const Plan& plan) {
+  constexpr std::size_t kMost = 6;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kMost, plan.left_out.size()); ++i) {
+    const plan::LeftOut& l = plan.left_out[i];
+    out += fmt::format("- {} x {}: {}\n", l.nodes, l.system, l.why);
+  }
+  if (plan.left_out.size() > kMost) out += fmt::format("- and {} more\n", plan.left_out.size() - kMost);
+  return out.empty() ? "" : "\nNo candidates:\n" + out;
+}
+
+JsonWriter estimate_json(const Estimate& x) {
+  return {{"low", x.low}, {"value", x.value}, {"high", x.high}, {"level", 0.9}};
+}
+
+JsonWriter cost_json(const PlanCandidate& c) {
+  if (!c.cost) return {};
+  const Estimate total = c.cost->total();
+  return {{"low", total.low},
+          {"value", total.value},
+          {"high", total.high},
+          {"currency", "USD"},
+          {"rent", c.cost->rent.value},
+          {"capital", c.cost->capital.value},
+          {"power", c.cost->power.value},
+          {"hosting", c.cost->hosting.value},
+          {"maintenance", c.cost->maintenance.value}};
+}
+
+JsonWriter offer_json(const PlanQuestion& q, const PlanCandidate& c) {
+  if (!c.offer) return {};
+  return {{"name", c.offer->name},          {"seller", c.offer->seller},
+          {"kind", to_text(c.offer->kind)}, {"usd", c.offer->usd},
+          {"date", c.offer->date.text()},   {"age", age_text(c.offer->date, q.today)},
+          {"source", c.offer->source}};
+}
+
+JsonWriter candidate_json(const PlanQuestion& q, const PlanCandidate& c) {
+  JsonWriter out = {{"system", c.system},
+                    {"nodes", c.nodes},
+                    {"devices", c.devices},
+                    {"spare_nodes", c.spares},
+                    {"scheme", c.way.candidate.scheme},
+                    {"batch", c.way.candidate.batch},
+                    {"precision", name(c.way.candidate.precision)},
+                    {"recompute", c.way.saver.recompute.text()},
+                    {"offload", c.way.saver.offload.text()},
+                    {"question", c.question->to_json()},
+                    {"predict", command(c)},
+                    {"samples_per_second", c.report.rate.samples_per_second},
+                    {"finish_seconds", estimate_json(c.finish)},
+                    {"cost", cost_json(c)},
+                    {"energy_joules", estimate_json(c.joules)},
+                    {"watts", estimate_json(c.watts)},
+                    {"offer", offer_json(q, c)},
+                    {"useful_share", c.useful},
+                    {"meets_deadline_probability", c.in_time},
+                    {"meets_budget_probability", c.in_budget},
+                    {"meets_power", c.in_power},
+                    {"meets", c.meets()},
+                    {"reasons", c.notes}};
+  out["carbon_kg"] = c.carbon ? estimate_json(*c.carbon) : JsonWriter{};
+  return out;
+}
+
+}  // namespace
+
+Table plan_table(const PlanQuestion& q, const Plan& plan, bool whole) {
+  std::vector<Column> columns = {
+      {"", true},     {"machine"},      {"done in", true},     {"90 %", true, true},
+      {"cost", true}, {"energy", true}, {"offer", false, true}};
+  const bool limited = q.limits.deadline || q.limits.budget || q.limits.power;
+  if (limited) columns.insert(columns.begin() + 6, {"in limits", true});
+  if (whole)
+    columns = {{"rank"},        {"system"},       {"nodes"},       {"devices"},   {"scheme"},
+               {"batch"},       {"precision"},    {"recompute"},   {"samples/s"}, {"seconds"},
+               {"seconds low"}, {"seconds high"}, {"USD"},         {"USD low"},   {"USD high"},
+               {"joules"},      {"watts"},        {"P(deadline)"}, {"P(budget)"}, {"offer"}};
+  Table table(columns);
+  const auto plain = [](double x) { return fmt::format("{:.6g}", x); };
+  int number = 0;
+  for (const PlanCandidate& c : plan.ranked) {
+    if (!whole && !shown(q, plan, static_cast<std::size_t>(number))) {
+      ++number;
+      continue;
+    }
+    const std::string offer =
+        c.offer ? fmt::format("{}, {}", c.offer->seller, to_text(c.offer->kind)) : "no price";
+    const Estimate usd = c.cost ? c.cost->total() : Estimate{};
+    if (whole) {
+      const auto& w = c.way.candidate;
+      table.add({std::to_string(++number),
+                 c.system,
+                 std::to_string(c.nodes),
+                 std::to_string(c.devices),
+                 w.scheme,
+                 std::to_string(w.batch),
+                 std::string(name(w.precision)),
+                 c.way.saver.recompute.text(),
+                 plain(c.report.rate.samples_per_second),
+                 plain(c.finish.value),
+                 plain(c.finish.low),
+                 plain(c.finish.high),
+                 c.cost ? plain(usd.value) : "",
+                 c.cost ? plain(usd.low) : "",
+                 c.cost ? plain(usd.high) : "",
+                 plain(c.joules.value),
+                 plain(c.watts.value),
+                 plain(c.in_time),
+                 plain(c.in_budget),
+                 c.offer ? c.offer->name : ""});
+      continue;
+    }
+    std::vector<std::string> row = {std::to_string(++number),
+                                    machine_text(c),
+                                    seconds_text(c.finish.value),
+                                    range_text(c.finish, seconds_text),
+                                    c.cost ? money_text(usd.value) : "-",
+                                    energy_text(c.joules.value),
+                                    offer};
+    if (limited)
+      row.insert(row.begin() + 6,
+                 c.in_power ? chance_text(std::min(c.in_time, c.in_budget)) : "too much power");
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+std::string plan_text(const PlanQuestion& q, const Plan& plan, int columns) {
+  const PlanCandidate& first = plan.ranked[0];
+  std::string out = heading(q, plan) + "\n" + plan_table(q, plan, false).text(true, columns) + "\n";
+  out += first_text(first) + decision_text(q, plan);
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < plan.ranked.size(); ++i) rows += shown(q, plan, i) ? 1 : 0;
+  if (rows < plan.ranked.size())
+    out += fmt::format("{} more rows: --format csv or json.\n", plan.ranked.size() - rows);
+  if (std::any_of(plan.ranked.begin(), plan.ranked.end(),
+                  [](const PlanCandidate& c) { return c.spares > 0; }))
+    out += "In 8+1 nodes one is a spare: there are as many as make it cheapest.\n";
+  out += fmt::format("{} machines were priced, {} ways to train on them; {} were predicted{}.\n", plan.priced,
+                     grouped(static_cast<double>(plan.ways)), plan.predicted,
+                     plan.interrupted ? " before the interrupt" : "");
+  out += assumed_text(q, plan) + left_out_text(plan);
+  return out + "\nPredict the first:\n  " + command(first) + "\n";
+}
+
+std::string plan_json(const PlanQuestion& q, const Plan& plan) {
+  JsonWriter target = JsonWriter::object();
+  const schemes::TrainingProgress& p = *plan.ranked[0].report.progress;
+  target[schemes::name(p.target)] = p.value;
+  JsonWriter out = {
+      {"schema", "tandem-plan-1"},
+      {"target", std::move(target)},
+      {"rank", to_text(q.aim)},
+      {"global_batch", q.samples},
+      {"today", q.today.text()},
+      {"limits",
+       {{"deadline_seconds", q.limits.deadline}, {"budget_usd", q.limits.budget}, {"watts", q.limits.power}}},
+      {"candidates", JsonWriter::array()},
+      {"first_beats_second_probability", plan.first_beats_second},
+      {"pareto", plan.pareto},
+      {"pareto_watts", plan.pareto_watts},
+      {"influences", JsonWriter::array()},
+      {"break_even", JsonWriter::array()},
+      {"left_out", JsonWriter::array()},
+      {"missing", plan.missing},
+      {"priced", plan.priced},
+      {"ways", plan.ways},
+      {"predicted", plan.predicted}};
+  out["smallest"] = plan.smallest ? JsonWriter(*plan.smallest) : JsonWriter{};
+  for (const PlanCandidate& c : plan.ranked) out["candidates"].push_back(candidate_json(q, c));
+  for (const plan::Influence& i : plan.influences)
+    out["influences"].push_back({{"what", i.what}, {"low", i.low}, {"high", i.high}});
+  for (const plan::BreakEven& b : plan.break_even)
+    out["break_even"].push_back({{"what", b.what}, {"factor", b.factor}});
+  for (const plan::LeftOut& l : plan.left_out)
+    out["left_out"].push_back({{"system", l.system}, {"nodes", l.nodes}, {"why", l.why}});
+  return out.dump(1);
+}
+
+}  // namespace tandem::app

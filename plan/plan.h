@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What to buy or rent for a training, how to train on it, when it is done and what it costs: every machine is
+// asked the same work, and ranked.
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "answers/answer.h"
+#include "answers/way_search.h"
+#include "plan/date.h"
+#include "plan/estimate.h"
+#include "plan/grid.h"
+#include "plan/offers.h"
+
+namespace tandem::plan {
+
+using answers::Question;
+using answers::Way;
+
+/// What candidates are ranked by.
+enum class Aim : uint8_t { soonest, cheapest, least_energy };
+/// "soonest", "cheapest", "least-energy".
+std::string_view to_text(Aim aim);
+
+/// What a candidate must keep to; unset: anything goes.
+struct Limits {
+  std::optional<double> deadline;  ///< seconds from the start
+  std::optional<double> budget;    ///< USD
+  std::optional<double> power;     ///< watts at the wall of the machines
+};
+
+/// What is asked.
+struct PlanQuestion {
+  /// Options of the training by name, as Question::of() takes them: the model, a target (tokens, samples,
+  /// epochs or target-loss), the optimiser and what else holds for every candidate. None of system, set of
+  /// nodes, devices, scheme, batch, precision, recompute and offload.
+  std::vector<std::pair<std::string, std::string>> training;
+  answers::Hooks hooks = {};
+  std::vector<std::string> systems;    ///< names or files
+  std::vector<int64_t> nodes = {1};    ///< of each system; more than one needs a network between nodes
+  int64_t samples = 1024;              ///< in a step of all devices
+  std::optional<Precision> precision;  ///< unset: the fastest of each machine that trains this model
+  std::vector<std::string> schemes;    ///< empty: those that learn as one worker does
+  Aim aim = Aim::soonest;
+  Limits limits;
+  std::vector<Offer> offers;     ///< load_offers()
+  bool rent = true, buy = true;  ///< which of them count
+  bool spot = false;             ///< of rented ones, those that may be taken away, too
+  Ownership ownership;
+  Date today;
+  std::optional<Grid> grid;  ///< for carbon
+  bool failures = true;      ///< false: nothing fails
+  std::size_t top = 5;       ///< candidates that are predicted and ranked, at least
+  int threads = 1;           ///< do not change the result
+  std::function<void(std::string_view)> progress = {};  ///< called by one thread at a time
+  const std::atomic<bool>* stop = nullptr;
+};
+
+/// One machine with an offer for it, or without a price.
+struct PlanCandidate {
+  std::string system;
+  int64_t nodes = 1, devices = 1;
+  Way way;
+  std::shared_ptr<const Question> question;  ///< asks predict() for `report`
+  schemes::Report report;                    ///< answers::Depth::report
+  std::optional<Offer> offer;
+  int64_t spares = 0;  ///< nodes of a purchase that wait for another to fail
+  Estimate finish;     ///< seconds, with what failures cost
+  std::optional<Cost> cost;
+  Estimate watts, joules;             ///< at the wall of the machines
+  std::optional<Estimate> carbon;     ///< kg of CO2 equivalent
+  double useful = 1;                  ///< share of the time that failures leave
+  double in_time = 1, in_budget = 1;  ///< probabilities; 1 where no limit is set
+  bool in_power = true;
+  std::vector<std::string> notes;
+  /// In the unit of the aim: seconds, USD or joules.
+  double value(Aim aim) const;
+  /// It keeps to all limits with 90 % probability.
+  bool meets() const { return in_time >= 0.9 && in_budget >= 0.9 && in_power; }
+};
+
+/// A machine that is no candidate.
+struct LeftOut {
+  std::string system;
+  int64_t nodes = 1;
+  std::string why;
+};
+
+/// What would make the second candidate the first, one thing changed at a time.
+struct BreakEven {
+  std::string what;   ///< "the price of the second"
+  double factor = 1;  ///< it must be this many times what it is
+};
+
+/// An input, and how much the ratio of the second's value to the first's moves within its bounds.
+struct Influence {
+  std::string what;
+  double low = 1, high = 1;  ///< the ratio; above 1 the first is better
+};
+
+struct Plan {
+  /// Those that meet the limits first, each part ranked by the aim; no two with the same system, nodes and
+  /// offer.
+  std::vector<PlanCandidate> ranked;
+  std::optional<std::size_t> smallest;    ///< of `ranked`: fewest devices that meets the limits
+  std::vector<std::size_t> pareto;        ///< of `ranked`: none is both sooner and cheaper
+  std::vector<std::size_t> pareto_watts;  ///< none is both sooner and draws less
+  std::optional<double> first_beats_second;
+  std::vector<Influence> influences;  ///< on the first two, largest first
+  std::vector<BreakEven> break_even;
+  std::vector<LeftOut> left_out;
+  int64_t priced = 0;  ///< machines and numbers of nodes
+  int64_t ways = 0;    ///< to train on them
+  int64_t predicted = 0;
+  std::vector<std::string> missing;  ///< "price of h100-superpod"
+  bool interrupted = false;
+};
+
+/// Finds the best way for each system and number of nodes by bounds (answers/way_search.h), then predicts
+/// machines in the order of the best that each could do by the aim, until what is not predicted cannot be
+/// among the first `top`. Failures are those of plan/faults.h unless the training names its own. The rate's
+/// interval, what failures leave, prices and power go into each result's. Any thread may call. The result
+/// depends on `threads` in nothing. Throws InputError where nothing can train the model, naming what the
+/// nearest lacks, and for limits that nothing can keep to: "needs at least 1,900 nodes".
+Plan make_plan(const PlanQuestion& question);
+
+/// "1,2,4", "1..512" (powers of two, and half-way between them three quarters of the next; the end itself),
+/// or both mixed. Increasing, none twice. Throws InputError.
+std::vector<int64_t> parse_nodes(std::string_view text, const Place& place = {});
+
+/// "100k", "2MUSD", "8,000 USD": US dollars above 0. Throws InputError: another currency, which is not
+/// converted, with what is known of it.
+double parse_dollars(std::string_view text, const Place& place = {});
+
+}  // namespace tandem::plan
