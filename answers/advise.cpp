@@ -92,7 +92,7 @@ class Explanation {
       p.job.recompute = first.saver.recompute;
       p.job.offload = first.saver.offload;
       p.timeline = false;
-      return memory_on(p, p.devices).fits() ? undisturbed_throughput(p) : 0;
+      return memory_on(p, p.devices).fits() ? sim::undisturbed(p).rate : 0;
     } catch (const InputError&) {
       return 0;
     }

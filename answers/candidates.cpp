@@ -24,7 +24,7 @@ constexpr int64_t kMostServed = 64;
 constexpr int64_t kMostWhole = 64;
 /// A device gets no more tokens at once than this, which would not be faster, unless it has a single sample.
 constexpr int64_t kMostTokens = 32768;
-/// Up to so many stages are tried that have unequal numbers of blocks.
+/// The most stages that may have unequal numbers of blocks.
 constexpr int64_t kMostUnequal = 8;
 const Place kNowhere{};
 

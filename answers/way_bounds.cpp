@@ -18,10 +18,12 @@ namespace {
 constexpr double kSlack = 0.97;
 /// What is outside of blocks may take more time for its arithmetic than these.
 constexpr double kLight = 0.95;
+/// A model of more layers takes far longer than a host needs to be ahead of its device.
+constexpr std::size_t kManyLayers = 400;
 /// What longer pipelines hold of what shorter ones do.
 constexpr double kLearned = 0.9;
 /// An allocator rounds, and peaks of different micro-batches may lie at different ops.
-constexpr double kRounding = 0.95;
+constexpr double kRounding = 0.85;
 
 /// Multiplications and additions of a layer's passes: Winograd's convolutions do 2.25 times fewer
 /// (sim/cost/kernel_cost.h).
@@ -80,30 +82,30 @@ double WayBounds::peak_rate(const Candidate& c) const {
   return static_cast<double>(c.devices) * peak_.at(c.precision);
 }
 
-template <typename Find>
-double WayBounds::known(std::map<Key, double>& of, const Key& key, Find find) {
+template <typename Value, typename Find>
+Value WayBounds::known(std::map<Key, Value>& of, const Key& key, Find find) {
   {
     const std::lock_guard lock(mutex_);
     const auto at = of.find(key);
     if (at != of.end()) return at->second;
   }
-  const double found = find();
+  const Value found = find();
   const std::lock_guard lock(mutex_);
   return of[key] = found;
 }
 
 double WayBounds::stage_rate(const Candidate& c, const Recompute& recompute) {
   const Key key{c.stage_scheme, c.batch, static_cast<int>(c.precision), recompute.text()};
-  const double once = known(seconds_, key, [&] { return seconds(c, recompute); });
+  const StageTime once = known(times_, key, [&] { return find_time(c, recompute); });
   const auto stages = static_cast<double>(c.pipeline), chunks = static_cast<double>(c.chunks);
   const auto micro = static_cast<double>(c.micro_batches);
   const double fill = c.zero_bubble ? (stages - 1) / 4 : (stages - 1) / chunks;
-  double step = once * (micro + fill) / stages;
+  double step = std::max(once.step * micro, once.device * (micro + fill)) / stages;
   if (blocks_ >= c.pipeline && c.pipeline > 1 && c.chunks == 1) {
     const int64_t most = (blocks_ + c.pipeline - 1) / c.pipeline;
     const double longest =
-        kLight * once * in_blocks_ * static_cast<double>(most) / static_cast<double>(blocks_);
-    step = std::max(step, (micro - 1) * longest + (c.zero_bubble ? once / 4 : once));
+        kLight * once.device * in_blocks_ * static_cast<double>(most) / static_cast<double>(blocks_);
+    step = std::max(step, (micro - 1) * longest + (c.zero_bubble ? once.device / 4 : once.device));
   }
   return static_cast<double>(c.batch * c.micro_batches * c.replicas) / (kSlack * step);
 }
@@ -122,23 +124,39 @@ Request WayBounds::stage(const Candidate& c, int64_t batch, const Recompute& rec
   return p;
 }
 
+/// Of the stage's scheme, "" where it has none.
+std::string WayBounds::micro_batch_option(const Candidate& c) const {
+  const auto& options = resolved(c.stage_scheme).scheme->options;
+  for (const char* name : {"microbatches", "accumulate"}) {
+    if (std::any_of(options.begin(), options.end(), [&](const OptionSpec& o) { return o.name == name; }))
+      return name;
+  }
+  return "";
+}
+
 /// Infinite if the stage is impossible.
-double WayBounds::seconds(const Candidate& c, const Recompute& recompute) const {
+WayBounds::StageTime WayBounds::find_time(const Candidate& c, const Recompute& recompute) const {
   try {
-    const double one = step(c, recompute, c.stage_scheme, 1);
-    if (c.expert * c.context == 1) return one;
-    // Without what replicas do once per step.
-    return std::max(0.0, step(c, recompute, with_settings(c.stage_scheme, "microbatches=2"), 2) - one);
+    const StageTime one = step(c, recompute, c.stage_scheme, 1);
+    const std::string more = micro_batch_option(c);
+    const bool starts_at_once = q_.graph.layers().size() > kManyLayers;
+    if ((starts_at_once && c.expert * c.context == 1) || more.empty()) return one;
+    // Without what replicas do once a step, and until a host is ahead of its device.
+    const StageTime two = step(c, recompute, with_settings(c.stage_scheme, more + "=2"), 2);
+    // Replicas that share the sums of gradients add less to them than one does.
+    return {std::clamp(two.step - one.step, 0.0, one.step),
+            std::clamp(two.device - one.device, 0.0, one.device)};
   } catch (const InputError&) {
-    return INFINITY;
+    return {INFINITY, INFINITY};
   }
 }
 
-double WayBounds::step(const Candidate& c, const Recompute& recompute, const std::string& text,
-                       int64_t micro) const {
+WayBounds::StageTime WayBounds::step(const Candidate& c, const Recompute& recompute, const std::string& text,
+                                     int64_t micro) const {
   const ResolvedScheme scheme = resolved(text);
-  return static_cast<double>(c.batch * micro * c.expert) /
-         undisturbed_throughput(stage(c, c.batch, recompute, scheme));
+  const Undisturbed found = sim::undisturbed(stage(c, c.batch, recompute, scheme));
+  const double seconds = static_cast<double>(c.batch * micro * c.expert) / found.rate;
+  return {seconds, seconds * (1 - found.launch)};
 }
 
 double WayBounds::kept_bytes(const Candidate& c, int64_t batch, const Recompute& recompute) const {
@@ -151,8 +169,9 @@ double WayBounds::kept_bytes(const Candidate& c, int64_t batch, const Recompute&
   }
 }
 
-double WayBounds::state_bytes(const Candidate& c) const {
+double WayBounds::state_bytes(const Candidate& c, const Offload& offload) const {
   if (c.scheme.find("sharding-group=node") != std::string::npos) return 0;
+  if (c.scheme.find("one-weird-trick") == 0) return 0;  // it divides some layers
   const Optimizer& optimizer = *q_.optimizer;
   const auto dealt = static_cast<double>(q_.graph.dealt_elements());
   const auto all = static_cast<double>(q_.graph.parameter_elements());
@@ -164,9 +183,11 @@ double WayBounds::state_bytes(const Candidate& c) const {
                            ? 0
                            : static_cast<double>(optimizer.device_state(kMany, 0, 1, true)) / kMany;
   // Sums of gradients stay while there are micro-batches to come.
-  const double sums = c.micro_batches > 1 && c.sharding < 2 ? element_bytes(c.precision) : 0;
-  return elements * (element_bytes(c.precision) / (c.sharding >= 3 ? holders : 1) + sums +
-                     state / (c.sharding >= 1 ? holders : 1));
+  const bool sums = c.micro_batches > 1 && c.sharding < 2 && !offload.gradients;
+  const double weights =
+      offload.parameters ? 0 : element_bytes(c.precision) / (c.sharding >= 3 ? holders : 1);
+  return elements * (weights + (sums ? element_bytes(c.precision) : 0) +
+                     (offload.optimizer ? 0 : state / (c.sharding >= 1 ? holders : 1)));
 }
 
 WayBounds::Schedule WayBounds::schedule(const Candidate& c, const Recompute& recompute) {
@@ -247,13 +268,14 @@ double WayBounds::held_bytes(const Candidate& c, double sample) {
   return std::max(half, (sample - outside) * blocks / static_cast<double>(blocks_));
 }
 
-double WayBounds::least_bytes(const Candidate& c, const Recompute& recompute) {
+double WayBounds::least_bytes(const Candidate& c, const Recompute& recompute, const Offload& offload) {
+  if (offload.activations) return state_bytes(c, offload);
   const Key key{c.stage_scheme, 0, static_cast<int>(c.precision), recompute.text()};
   // What two samples keep beyond one: what does not grow with the batch is none of it.
   const double sample = known(
       kept_, key, [&] { return std::max(0.0, kept_bytes(c, 2, recompute) - kept_bytes(c, 1, recompute)); });
   const double kept = kRounding * held_bytes(c, sample) * static_cast<double>(c.batch);
-  return state_bytes(c) + std::max(kept, learned_bytes(c, recompute));
+  return state_bytes(c, offload) + std::max(kept, learned_bytes(c, recompute));
 }
 
 }  // namespace tandem::answers

@@ -195,7 +195,7 @@ class WaySearch {
     out.state = Refined::State::too_big;
     for (; w.saver < ways.size(); ++w.saver) {
       const Saver& saver = ways[w.saver];
-      if (!saver.offload.any() && !may_fit(c, saver, out)) continue;
+      if (!may_fit(c, saver, out)) continue;
       w.bound = std::min(w.bound, bounds_.stage_rate(c, saver.recompute));
       w.level = Level::stage;
       out.state = w.bound > 0 ? Refined::State::waits : Refined::State::refused;
@@ -208,7 +208,7 @@ class WaySearch {
   /// By the least that it must hold.
   bool may_fit(const Candidate& c, const Saver& saver, Refined& out) const {
     out.capacity = space_.system->device(space_.system->accelerator(0)).memory;
-    const double least = bounds_.least_bytes(c, saver.recompute);
+    const double least = bounds_.least_bytes(c, saver.recompute, saver.offload);
     if (least <= static_cast<double>(out.capacity.n) * (roomy_ ? kRoomy : 1)) return true;
     const Bytes needs{static_cast<int64_t>(least)};
     if (out.needs.n == 0 || needs < out.needs) out.needs = needs;
@@ -236,7 +236,7 @@ class WaySearch {
     const Saver saver = savers(c)[w.saver];
     Refined out;
     // By what has been learned since.
-    if (!saver.offload.any() && !may_fit(c, saver, out)) return next_saver(w, std::move(out));
+    if (!may_fit(c, saver, out)) return next_saver(w, std::move(out));
     if (many(c)) {
       const ResolvedScheme scheme =
           bounds_.resolved(with_settings(c.scheme, fmt::format("microbatches={}", few(c))));
@@ -245,7 +245,8 @@ class WaySearch {
     const ResolvedScheme scheme = bounds_.resolved(c.scheme);
     const Request p = request(c, saver, scheme);
     if (!many(c) && !fits(p, out)) return next_saver(w, std::move(out));
-    w.bound = std::min(w.bound, kChance * undisturbed_throughput(p));
+    if (const Undisturbed best = sim::undisturbed(p); best.bound)
+      w.bound = std::min(w.bound, kChance * best.rate);
     w.level = Level::undisturbed;
     out.next = w;
     return out;

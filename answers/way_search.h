@@ -25,7 +25,7 @@ struct Search {
   std::optional<Recompute> recompute;  ///< unset: the least that makes a candidate fit
   std::optional<Offload> offload;      ///< unset: none, or the least that makes one fit where none does
   std::optional<Recipe> recipe;        ///< unset: that of each scheme
-  /// false: what is found has been bounded by undisturbed_throughput(), not simulated.
+  /// false: what is found has been bounded by sim::undisturbed(), not simulated.
   bool simulate = true;
   std::function<void(std::string_view)> progress;  ///< may be empty; called by one thread at a time
   const std::atomic<bool>* stop = nullptr;         ///< the search ends when it becomes true; null: never

@@ -3,387 +3,27 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <memory>
 #include <set>
-#include <tuple>
 
-#include "answers/failures.h"
-#include "answers/goodput.h"
-#include "base/in_parallel.h"
-#include "plan/faults.h"
-#include "plan/plan_rank.h"
-#include "plan/power.h"
-#include "sim/bound/placement.h"
+#include "base/text.h"
+#include "base/units.h"
 
 namespace tandem::plan {
 
 namespace {
 
-using answers::Depth;
-using answers::Failures;
-using answers::Search;
-using answers::Space;
-using answers::WayBounds;
+constexpr int64_t kMostNodes = 1'000'000;
 
-constexpr int64_t kMostSpares = 16;
-constexpr std::size_t kWave = 4;  // machines that are predicted at once, on however many threads
-
-/// A system with so many nodes, and the best way to train on it.
-struct Machine {
-  std::string system;
-  int64_t nodes = 1;
-  std::shared_ptr<Question> question;
-  Way way;  ///< its rate is an upper bound
-  int64_t ways = 0;
-  std::string why_not;  ///< "": it is a candidate
-  std::optional<schemes::Report> report;
-  bool nothing_fails = false;
-  std::string without_failures;  ///< why they are left out
-
-  double rate_at_most() const { return report ? report->rate.samples_per_second : way.rate; }
-};
-
-/// An offer for a machine, with the best that it could do.
-struct Entry {
-  std::size_t machine = 0;
-  std::optional<Offer> offer;
-  double value = 0;  ///< for each sample, by the aim, at least
-};
-
-class Planner {
- public:
-  explicit Planner(const PlanQuestion& question) : q_(question) {}
-
-  Plan run() {
-    find();
-    enter();
-    predict_first();
-    return finish();
-  }
-
- private:
-  /// The best way of each system and number of nodes. Systems are independent; bounds of one are shared by
-  /// its numbers of nodes.
-  void find() {
-    std::vector<std::vector<Machine>> found(q_.systems.size());
-    std::size_t done = 0;
-    say(fmt::format("pricing {} system{} with {} number{} of nodes ...", q_.systems.size(),
-                    q_.systems.size() == 1 ? "" : "s", q_.nodes.size(), q_.nodes.size() == 1 ? "" : "s"));
-    base::in_parallel(q_.systems.size(), q_.threads,
-                      [&](std::size_t i) { found[i] = machines(q_.systems[i]); });
-    for (auto& of_system : found) {
-      ++done;
-      for (Machine& m : of_system) {
-        plan_.ways += m.ways;
-        ++plan_.priced;
-        if (m.why_not.empty())
-          machines_.push_back(std::move(m));
-        else
-          plan_.left_out.push_back({m.system, m.nodes, m.why_not});
-      }
+/// 1, 2, 3, 4, 6, 8, 12, 16 ... from `first` to `last`, and both of these.
+void add_range(int64_t first, int64_t last, std::set<int64_t>& out) {
+  out.insert({first, last});
+  for (int64_t n = 1; n <= last; n *= 2) {
+    for (const int64_t m : {n, n + n / 2}) {
+      if (m >= first && m <= last) out.insert(m);
     }
   }
-
-  std::vector<Machine> machines(const std::string& system) const {
-    std::vector<Machine> out;
-    std::optional<Question> first;
-    std::unique_ptr<WayBounds> bounds;
-    // What many replicas do not hold, fewer do not either: the most nodes first.
-    for (auto at = q_.nodes.rbegin(); at != q_.nodes.rend(); ++at) {
-      if (stopped()) break;
-      const int64_t nodes = *at;
-      Machine m;
-      m.system = system;
-      m.nodes = nodes;
-      try {
-        m.question = std::make_shared<Question>(question(system, nodes));
-        if (!bounds) {
-          first = *m.question;
-          bounds = std::make_unique<WayBounds>(*first);
-        }
-        find_way(m, *bounds);
-      } catch (const InputError& e) {
-        m.why_not = e.what();
-      }
-      out.push_back(std::move(m));
-    }
-    std::reverse(out.begin(), out.end());
-    return out;
-  }
-
-  Question question(const std::string& system, int64_t nodes) const {
-    auto options = q_.training;
-    options.emplace_back("system", system);
-    Question one = Question::of(options, q_.hooks);
-    if (one.system.nodes() == nodes) return one;
-    options.emplace_back("set", fmt::format("nodes={}", nodes));
-    return Question::of(options, q_.hooks);
-  }
-
-  void find_way(Machine& m, WayBounds& bounds) const {
-    Space space;
-    space.graph = &m.question->graph;
-    space.system = &m.question->system;
-    space.schemes = q_.schemes.empty() ? answers::exact_schemes() : q_.schemes;
-    space.devices = m.question->system.accelerator_count();
-    space.samples = q_.samples;
-    space.precisions =
-        q_.precision ? std::vector{*q_.precision} : answers::usual_precisions(m.question->system);
-    space.all = true;
-    Search search;
-    search.top = 1;
-    search.simulate = false;
-    search.stop = q_.stop;
-    const answers::Ways ways = answers::find_ways(*m.question, space, search, bounds);
-    m.ways = ways.count;
-    m.way = ways.ranked.at(0);
-    *m.question = m.question->with({{"scheme", m.way.candidate.scheme},
-                                    {"devices", std::to_string(m.way.candidate.devices)},
-                                    {"batch", std::to_string(m.way.candidate.batch)},
-                                    {"precision", std::string(name(m.way.candidate.precision))},
-                                    {"recompute", m.way.saver.recompute.text()},
-                                    {"offload", m.way.saver.offload.text()}},
-                                   q_.hooks);
-    m.question->timeline = false;
-    m.question->programs = std::make_shared<schemes::Programs>();  // those of the search are done with
-  }
-
-  /// Each machine with the cheapest offer of each kind, in the order of the best that it can do.
-  void enter() {
-    for (std::size_t i = 0; i < machines_.size(); ++i) {
-      const Machine& m = machines_[i];
-      std::map<bool, Entry> best;  // rented, bought
-      for (const Offer& offer : offers_for(m.question->system, q_.offers)) {
-        if (!(offer.kind == OfferKind::buy ? q_.buy : q_.rent)) continue;
-        if (!allows(offer, m.nodes, m.way.candidate.devices)) continue;
-        if (offer.kind == OfferKind::spot && !q_.spot) continue;
-        const Entry entry{i, offer, at_least(m, &offer, Aim::cheapest)};
-        const auto [at, fresh] = best.emplace(offer.kind == OfferKind::buy, entry);
-        if (!fresh && entry.value < at->second.value) at->second = entry;
-      }
-      if (best.empty()) {
-        entries_.push_back({i, {}, at_least(m, nullptr, q_.aim)});
-        const std::string missing = fmt::format("price of {}", m.system);
-        if (std::find(plan_.missing.begin(), plan_.missing.end(), missing) == plan_.missing.end())
-          plan_.missing.push_back(missing);
-      }
-      for (auto& [kind, entry] : best) {
-        entry.value = at_least(m, &*entry.offer, q_.aim);
-        entries_.push_back(std::move(entry));
-      }
-    }
-    std::stable_sort(entries_.begin(), entries_.end(),
-                     [](const Entry& a, const Entry& b) { return a.value < b.value; });
-    if (machines_.empty()) refuse();
-  }
-
-  /// Seconds, USD or joules of a sample, at least; without a price infinite.
-  double at_least(const Machine& m, const Offer* offer, Aim aim) const {
-    const double seconds = 1 / m.rate_at_most();
-    if (aim == Aim::soonest) return seconds;
-    if (aim == Aim::least_energy) return idle_power(m.question->system, m.nodes).wall().low * seconds;
-    if (offer == nullptr) return INFINITY;
-    const double joules = idle_power(m.question->system, m.nodes).wall().low * seconds;
-    return cost_of(*offer, m.nodes, m.way.candidate.devices, seconds, joules, q_.ownership).total().low;
-  }
-
-  /// Until `top` are predicted and no other can be among them, and all that none beats in time and money.
-  void predict_first() {
-    std::set<std::size_t> wanted;
-    const auto add_front = [&] {
-      double least = INFINITY;
-      std::vector<Entry> by_time = entries_;
-      std::stable_sort(by_time.begin(), by_time.end(), [&](const Entry& a, const Entry& b) {
-        return machines_[a.machine].rate_at_most() > machines_[b.machine].rate_at_most();
-      });
-      for (const Entry& e : by_time) {
-        const double cost = at_least(machines_[e.machine], e.offer ? &*e.offer : nullptr, Aim::cheapest);
-        if (cost < least) wanted.insert(e.machine);
-        least = std::min(least, cost);
-      }
-    };
-    add_front();
-    std::size_t next = 0;
-    while (!stopped()) {
-      std::vector<std::size_t> wave;
-      for (const std::size_t m : wanted) {
-        if (!machines_[m].report && wave.size() < kWave) wave.push_back(m);
-      }
-      for (; wave.empty() && next < entries_.size(); ++next) {
-        if (settled() >= q_.top && entries_[next].value >= worst_of_top()) break;
-        if (!machines_[entries_[next].machine].report) wave.push_back(entries_[next].machine);
-      }
-      if (wave.empty()) break;
-      base::in_parallel(wave.size(), q_.threads, [&](std::size_t i) { predict(machines_[wave[i]]); });
-      predicted_ += static_cast<int64_t>(wave.size());
-      say(fmt::format("predicted {} of at most {} machines ...", predicted_, machines_.size()));
-    }
-    predict_smallest();
-  }
-
-  /// With limits: the fewest devices that may keep to them, until one does.
-  void predict_smallest() {
-    if (!q_.limits.deadline && !q_.limits.budget && !q_.limits.power) return;
-    std::vector<std::size_t> by_size(machines_.size());
-    for (std::size_t i = 0; i < by_size.size(); ++i) by_size[i] = i;
-    const auto devices = [&](std::size_t i) { return machines_[i].way.candidate.devices; };
-    std::stable_sort(by_size.begin(), by_size.end(),
-                     [&](std::size_t a, std::size_t b) { return devices(a) < devices(b); });
-    for (const std::size_t i : by_size) {
-      if (stopped()) return;
-      if (!machines_[i].report && may_meet(machines_[i])) {
-        predict(machines_[i]);
-        ++predicted_;
-      }
-      if (!machines_[i].report) continue;
-      for (const Entry& e : entries_) {
-        if (e.machine == i && candidate(e).meets()) return;
-      }
-    }
-  }
-
-  /// By the samples that another machine's training needs, which has as large steps.
-  bool may_meet(const Machine& m) const {
-    for (const Machine& other : machines_) {
-      if (!other.report || !other.report->progress || !other.report->progress->samples) continue;
-      const double seconds = *other.report->progress->samples / m.rate_at_most();
-      return !q_.limits.deadline || seconds <= *q_.limits.deadline;
-    }
-    return true;
-  }
-
-  std::size_t settled() const {
-    return static_cast<std::size_t>(std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
-      return machines_[e.machine].report.has_value();
-    }));
-  }
-
-  /// Of the predicted ones, for each sample.
-  double worst_of_top() const {
-    std::vector<double> values;
-    for (const Entry& e : entries_) {
-      const Machine& m = machines_[e.machine];
-      if (m.report) values.push_back(at_least(m, e.offer ? &*e.offer : nullptr, q_.aim));
-    }
-    std::sort(values.begin(), values.end());
-    return values.size() < q_.top ? INFINITY : values[q_.top - 1];
-  }
-
-  void predict(Machine& m) const {
-    const int64_t devices = m.way.candidate.devices;
-    if (q_.failures && !m.question->failures) {
-      try {
-        const double read = answers::checkpoint_seconds(*m.question, devices);
-        const Failures f = failures(fault_rates(m.question->system), Luck::expected, 0, read, true);
-        *m.question = m.question->with({{"node-mtbf", fmt::format("{:.6g}s", f.node_mtbf)},
-                                        {"restart-time", fmt::format("{:.6g}s", f.restart.value_or(read))}},
-                                       q_.hooks);
-        m.question->timeline = false;
-      } catch (const InputError& e) {
-        m.without_failures = fmt::format("failures are left out: {}", e.what());
-      }
-    }
-    m.report = answers::predict(*m.question, devices, Depth::report);
-  }
-
-  PlanCandidate candidate(const Entry& e) const {
-    const Machine& m = machines_[e.machine];
-    PlanCandidate c;
-    c.system = m.system;
-    c.nodes = m.nodes;
-    c.devices = m.way.candidate.devices;
-    c.way = m.way;
-    c.question = m.question;
-    c.report = *m.report;
-    c.way.rate = c.report.rate.samples_per_second;
-    c.offer = e.offer;
-    if (!m.without_failures.empty()) c.notes.push_back(m.without_failures);
-    set_finish(m, c);
-    if (q_.grid) c.carbon = carbon(*q_.grid, c.joules, q_.ownership.pue);
-    if (c.cost) c.notes.insert(c.notes.end(), c.cost->notes.begin(), c.cost->notes.end());
-    judge(q_.limits, c);
-    return c;
-  }
-
-  /// With what failures leave at their worst and best, on spot machines with what interruptions do, and of
-  /// bought ones with as many spare nodes as are cheapest.
-  void set_finish(const Machine& m, PlanCandidate& c) const {
-    const schemes::TrainingProgress& p = *c.report.progress;
-    if (!p.seconds) throw InputError(p.unknown.empty() ? "the time to the target is unknown" : p.unknown[0]);
-    const Estimate useful{p.seconds_low.value_or(*p.seconds), *p.seconds,
-                          p.seconds_high.value_or(*p.seconds)};
-    c.watts = power_of(c.report, m.question->system).wall();
-    const bool bought = c.offer && c.offer->kind == OfferKind::buy;
-    const int64_t most = bought && c.report.goodput ? kMostSpares : 0;
-    for (int64_t spares = 0; spares <= most; ++spares) {
-      PlanCandidate with = c;
-      with.spares = spares;
-      with.finish = useful;
-      if (c.report.goodput) delay(m, with);
-      price(with);
-      if (spares > 0 && !(with.value(Aim::cheapest) < c.value(Aim::cheapest))) break;
-      c = std::move(with);
-    }
-  }
-
-  /// By what failures cost.
-  void delay(const Machine& m, PlanCandidate& c) const {
-    const schemes::Goodput& g = *c.report.goodput;
-    const bool bought = c.offer && c.offer->kind == OfferKind::buy;
-    const bool spot = c.offer && c.offer->kind == OfferKind::spot;
-    const FaultRates rates = fault_rates(m.question->system);
-    const double read = std::max(0.0, g.restart - rates.restart.value);
-    const auto share = [&](Luck luck) {
-      Failures f = spot ? failures(rates, luck, spot_rates(), read) : failures(rates, luck, 0, read, !bought);
-      f.spares = c.spares;
-      return useful_share(g, m.nodes, f);
-    };
-    const Estimate useful{share(Luck::worst), share(Luck::expected), share(Luck::best)};
-    c.useful = useful.value;
-    c.finish = c.finish * g.share / useful;
-  }
-
-  void price(PlanCandidate& c) const {
-    c.joules = c.watts * c.finish;
-    if (!c.offer) return;
-    Ownership own = q_.ownership;
-    own.spares += static_cast<double>(c.spares) / static_cast<double>(c.nodes);
-    c.cost = cost_of(*c.offer, c.nodes, c.devices, c.finish, c.joules, own);
-  }
-
-  Plan finish() {
-    plan_.predicted = predicted_;
-    plan_.interrupted = stopped();
-    for (const Entry& e : entries_) {
-      if (machines_[e.machine].report) plan_.ranked.push_back(candidate(e));
-    }
-    if (plan_.ranked.empty()) refuse();
-    rank(q_, plan_);
-    return std::move(plan_);
-  }
-
-  [[noreturn]] void refuse() const {
-    if (stopped()) throw InputError("interrupted before a machine was predicted");
-    std::string why;
-    for (const LeftOut& left : plan_.left_out)
-      why = fmt::format("{}; for example {}, {} node{}: {}", "no machine asked about can train this",
-                        left.system, left.nodes, left.nodes == 1 ? "" : "s", left.why);
-    throw InputError(why.empty() ? "no machine was asked about" : why);
-  }
-
-  bool stopped() const { return q_.stop != nullptr && *q_.stop; }
-  void say(std::string_view text) const {
-    if (q_.progress) q_.progress(text);
-  }
-
-  const PlanQuestion& q_;
-  Plan plan_;
-  std::vector<Machine> machines_;
-  std::vector<Entry> entries_;
-  int64_t predicted_ = 0;
-};
+}
 
 }  // namespace
 
@@ -398,6 +38,45 @@ double PlanCandidate::value(Aim aim) const {
   return cost ? cost->total().value : INFINITY;
 }
 
-Plan make_plan(const PlanQuestion& question) { return Planner(question).run(); }
+std::vector<int64_t> parse_nodes(std::string_view text, const Place& place) {
+  std::set<int64_t> out;
+  for (const std::string& part : base::split(text, ',')) {
+    const auto dots = part.find("..");
+    if (dots == std::string::npos) {
+      out.insert(answers::parse_integer(part, 1, kMostNodes, place));
+      continue;
+    }
+    const int64_t first = answers::parse_integer(part.substr(0, dots), 1, kMostNodes, place);
+    const int64_t last = answers::parse_integer(part.substr(dots + 2), 1, kMostNodes, place);
+    if (last < first)
+      throw InputError(place, fmt::format("\"{}\" ends before it begins: write {}..{}", part, last, first));
+    add_range(first, last, out);
+  }
+  return {out.begin(), out.end()};
+}
+
+double parse_dollars(std::string_view text, const Place& place) {
+  std::string rest;
+  for (const char c : text) {
+    if (c != ',' && c != ' ' && c != '_') rest += c;
+  }
+  const auto end = rest.find_first_not_of("0123456789.");
+  const std::string number = rest.substr(0, end);
+  std::string unit = end == std::string::npos ? "" : rest.substr(end);
+  double scale = 1;
+  for (const auto& [letter, factor] : {std::pair{'k', 1e3}, std::pair{'M', 1e6}, std::pair{'G', 1e9}}) {
+    if (unit.empty() || unit[0] != letter) continue;
+    scale = factor;
+    unit.erase(0, 1);
+    break;
+  }
+  if (unit != "USD")
+    throw InputError(place, fmt::format("\"{}\" is no sum in US dollars: write 8000USD, 50kUSD or 2MUSD{}",
+                                        base::printable(std::string(text)),
+                                        unit.empty() ? "" : "; other currencies are not converted"));
+  const double value = answers::parse_real(number, 0, 1e15, place) * scale;
+  if (!(value > 0)) throw InputError(place, "a budget is above 0");
+  return value;
+}
 
 }  // namespace tandem::plan

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What to buy or rent for a training, how to train on it, when it is done and what it costs: every machine is
-// asked the same work, and ranked.
+// A plan: what to buy or rent for a training, how to train on it, when it is done and what it costs.
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -36,6 +35,16 @@ struct Limits {
   std::optional<double> power;     ///< watts at the wall of the machines
 };
 
+/// What machines cost.
+struct Market {
+  std::vector<Offer> offers;     ///< load_offers()
+  bool rent = true, buy = true;  ///< which of them count
+  bool spot = false;             ///< of rented ones, those that may be taken away, too
+  Ownership ownership;
+  Date today;
+  std::optional<Grid> grid;  ///< for carbon
+};
+
 /// What is asked.
 struct PlanQuestion {
   /// Options of the training by name, as Question::of() takes them: the model, a target (tokens, samples,
@@ -43,22 +52,17 @@ struct PlanQuestion {
   /// nodes, devices, scheme, batch, precision, recompute and offload.
   std::vector<std::pair<std::string, std::string>> training;
   answers::Hooks hooks = {};
-  std::vector<std::string> systems;    ///< names or files
+  std::vector<std::string> systems;    ///< names or files; \"5090-2x:1\": of one node one device
   std::vector<int64_t> nodes = {1};    ///< of each system; more than one needs a network between nodes
   int64_t samples = 1024;              ///< in a step of all devices
   std::optional<Precision> precision;  ///< unset: the fastest of each machine that trains this model
   std::vector<std::string> schemes;    ///< empty: those that learn as one worker does
   Aim aim = Aim::soonest;
   Limits limits;
-  std::vector<Offer> offers;     ///< load_offers()
-  bool rent = true, buy = true;  ///< which of them count
-  bool spot = false;             ///< of rented ones, those that may be taken away, too
-  Ownership ownership;
-  Date today;
-  std::optional<Grid> grid;  ///< for carbon
-  bool failures = true;      ///< false: nothing fails
-  std::size_t top = 5;       ///< candidates that are predicted and ranked, at least
-  int threads = 1;           ///< do not change the result
+  Market market;
+  bool failures = true;  ///< false: nothing fails
+  std::size_t top = 5;   ///< candidates that are predicted and ranked, at least
+  int threads = 1;       ///< do not change the result
   std::function<void(std::string_view)> progress = {};  ///< called by one thread at a time
   const std::atomic<bool>* stop = nullptr;
 };
@@ -122,14 +126,6 @@ struct Plan {
   std::vector<std::string> missing;  ///< "price of h100-superpod"
   bool interrupted = false;
 };
-
-/// Finds the best way for each system and number of nodes by bounds (answers/way_search.h), then predicts
-/// machines in the order of the best that each could do by the aim, until what is not predicted cannot be
-/// among the first `top`. Failures are those of plan/faults.h unless the training names its own. The rate's
-/// interval, what failures leave, prices and power go into each result's. Any thread may call. The result
-/// depends on `threads` in nothing. Throws InputError where nothing can train the model, naming what the
-/// nearest lacks, and for limits that nothing can keep to: "needs at least 1,900 nodes".
-Plan make_plan(const PlanQuestion& question);
 
 /// "1,2,4", "1..512" (powers of two, and half-way between them three quarters of the next; the end itself),
 /// or both mixed. Increasing, none twice. Throws InputError.

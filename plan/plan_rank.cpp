@@ -24,7 +24,7 @@ Estimate without_time(const PlanQuestion& q, const PlanCandidate& c) {
   if (q.aim == Aim::soonest) return c.finish.value;
   const Estimate joules = c.watts * c.finish.value;
   if (q.aim == Aim::least_energy) return joules;
-  Ownership own = q.ownership;
+  Ownership own = q.market.ownership;
   own.spares += static_cast<double>(c.spares) / static_cast<double>(c.nodes);
   return cost_of(*c.offer, c.nodes, c.devices, c.finish.value, joules, own).total();
 }

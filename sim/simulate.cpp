@@ -215,9 +215,14 @@ double throughput(const Request& p) {
   return simulation.run(p.devices, fit_anchor(p, simulation, notes).scale, true).rate;
 }
 
-double undisturbed_throughput(const Request& p) {
+Undisturbed undisturbed(const Request& p) {
   check_arguments(p);
-  return Simulation(p).undisturbed(p.devices);
+  const Simulated run = Simulation(p).undisturbed(p.devices);
+  const Trace& t = run.trace;
+  Time all = t.busy[static_cast<int>(Lane::compute)];
+  for (const Time& wait : t.exposed) all += wait;
+  const double launch = all.ps > 0 ? t.exposed_to(Wait::launch).seconds() / all.seconds() : 0;
+  return {run.rate, launch, is_static(*run.program)};
 }
 
 double anchored_scale(const Request& p) {

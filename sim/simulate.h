@@ -19,11 +19,17 @@ Report simulate_rate(const Request& prediction);
 /// Only Report::rate.samples_per_second, without checking memory. Throws as simulate() does.
 double throughput(const Request& prediction);
 
-/// samples/s if nothing varied from step to step and no transfer slowed another: at least throughput(), but
-/// for what noise adds by chance, where the program is static (is_static()); of others the rate of three
-/// steps. The anchor, pauses, stragglers and jobs beside it count for nothing. Cost: one compilation, one
-/// binding, and where devices are alike three steps of one device of each role. Throws as simulate() does.
-double undisturbed_throughput(const Request& prediction);
+/// What a job could do if nothing varied from step to step and no transfer slowed another.
+struct Undisturbed {
+  double rate = 0;    ///< samples/s
+  double launch = 0;  ///< share of the time that worker 0's device waits for its host to issue the next op
+  bool bound = true;  ///< throughput() is no more, but for what noise adds by chance
+};
+/// Where the order in which messages arrive decides what happens (the program is not is_static()), it is no
+/// bound but the rate of three steps. The anchor, pauses, stragglers and other jobs count for nothing. Cost:
+/// one compilation, one binding, and where devices are equal three steps of one device of each role. Throws
+/// as simulate() does.
+Undisturbed undisturbed(const Request& prediction);
 
 /// The factor on compute costs that makes the prediction meet its anchor; 1 without one.
 double anchored_scale(const Request& prediction);

@@ -197,7 +197,7 @@ Simulated Simulation::run(const Cluster& cluster, double scale) const {
   return evaluated(prepared(cluster, scale), {}, false);
 }
 
-double Simulation::undisturbed(int64_t devices) const {
+Simulated Simulation::undisturbed(int64_t devices) const {
   Simulated out = whole_steps(bound(make_cluster(*p_.system, devices), 1));
   out.bound.plan.disturbance = {};
   slow_down(out.bound.plan, make_cluster(*p_.system, devices));
@@ -205,7 +205,7 @@ double Simulation::undisturbed(int64_t devices) const {
   out.options.iterations = static_cast<int32_t>(steps) * out.program->micro_batches;
   out.options.contention = false;
   evaluate_steady(out, out.options, false);
-  return out.rate;
+  return out;
 }
 
 double Simulation::rate_if(const Simulated& run, double deviations) const {

@@ -56,9 +56,8 @@ class Simulation {
   /// The job by itself, or with the concurrent ones. Throws InputError for an iteration that takes no time.
   /// `timeline`: keep spans.
   Simulated run(int64_t devices, double scale, bool beside = false, bool timeline = false) const;
-  /// samples/s of the job by itself if nothing varied and no transfer slowed another (see
-  /// undisturbed_throughput() in sim/simulate.h).
-  double undisturbed(int64_t devices) const;
+  /// The job by itself if nothing varied and no transfer slowed another: sim::undisturbed().
+  Simulated undisturbed(int64_t devices) const;
   /// The result of `run` if every transfer took exp(`deviations` * its spread) times as long.
   double rate_if(const Simulated& run, double deviations) const;
   /// The rates of the prediction's job, which shares the machine with the others, and of those. Cost: two

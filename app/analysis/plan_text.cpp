@@ -167,7 +167,8 @@ void add_once(std::string& out, const std::string& line) {
 std::string assumed_text(const PlanQuestion& q, const Plan& plan) {
   std::string out;
   for (const PlanCandidate& c : plan.ranked) {
-    if (c.offer) add_once(out, fmt::format("- {}: {}\n", describe(*c.offer, q.today), c.offer->source));
+    if (c.offer)
+      add_once(out, fmt::format("- {}: {}\n", describe(*c.offer, q.market.today), c.offer->source));
   }
   for (const PlanCandidate& c : plan.ranked) {
     if (!c.report.goodput) continue;
@@ -215,7 +216,7 @@ JsonWriter offer_json(const PlanQuestion& q, const PlanCandidate& c) {
   if (!c.offer) return {};
   return {{"name", c.offer->name},          {"seller", c.offer->seller},
           {"kind", to_text(c.offer->kind)}, {"usd", c.offer->usd},
-          {"date", c.offer->date.text()},   {"age", age_text(c.offer->date, q.today)},
+          {"date", c.offer->date.text()},   {"age", age_text(c.offer->date, q.market.today)},
           {"source", c.offer->source}};
 }
 
@@ -337,7 +338,7 @@ std::string plan_json(const PlanQuestion& q, const Plan& plan) {
       {"target", std::move(target)},
       {"rank", to_text(q.aim)},
       {"global_batch", q.samples},
-      {"today", q.today.text()},
+      {"today", q.market.today.text()},
       {"limits",
        {{"deadline_seconds", q.limits.deadline}, {"budget_usd", q.limits.budget}, {"watts", q.limits.power}}},
       {"candidates", JsonWriter::array()},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/plan.h"
+#include "plan/planner.h"
 
 #include <fmt/format.h>
 
@@ -118,16 +118,19 @@ PlanQuestion read_plan(const Arguments& arguments) {
           : aim == "cheapest" ? plan::Aim::cheapest
                               : plan::Aim::least_energy;
   q.limits = read_limits(arguments);
-  q.today = arguments.has("today") ? plan::Date::parse(arguments.text("today", ""), option_place("today"))
-                                   : today();
-  q.offers = plan::load_offers(arguments.all("offers"), q.today);
-  q.rent = !arguments.has("buy") || arguments.has("rent");
-  q.buy = !arguments.has("rent") || arguments.has("buy");
-  q.spot = arguments.has("spot");
-  q.ownership = plan::Ownership::load();
+  q.market.today = arguments.has("today")
+                       ? plan::Date::parse(arguments.text("today", ""), option_place("today"))
+                       : today();
+  q.market.offers = plan::load_offers(arguments.all("offers"), q.market.today);
+  q.market.rent = !arguments.has("buy") || arguments.has("rent");
+  q.market.buy = !arguments.has("rent") || arguments.has("buy");
+  q.market.spot = arguments.has("spot");
+  q.market.ownership = plan::Ownership::load();
   if (arguments.has("ownership"))
-    q.ownership = plan::Ownership::from_json(Json::load(arguments.text("ownership", "")), q.ownership);
-  if (arguments.has("grid")) q.grid = plan::find_grid(arguments.text("grid", ""), option_place("grid"));
+    q.market.ownership =
+        plan::Ownership::from_json(Json::load(arguments.text("ownership", "")), q.market.ownership);
+  if (arguments.has("grid"))
+    q.market.grid = plan::find_grid(arguments.text("grid", ""), option_place("grid"));
   q.failures = !arguments.has("no-failures");
   q.top = static_cast<std::size_t>(arguments.integer("top", 5, 1, 1000));
   q.threads = static_cast<int>(
@@ -163,7 +166,8 @@ std::vector<Option> plan_flags() {
   }
   flags.insert(
       flags.end(),
-      {{"systems", "NAME[,NAME...]", "machines to choose among: names or files"},
+      {{"systems", "NAME[,NAME...]",
+        "machines to choose among: names or files; 5090-2x:1 is one of its devices"},
        {"nodes", "N[,N...]|N..M", "of each; a range tries powers of two and what is half-way; default 1"},
        {"global-batch", "N", "samples in a step of all devices together, the same for all; default 1024"},
        {"target", "KEY=VALUE", "instead of --tokens, --samples, --epochs, --target-loss: tokens=1e12"},

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans: every machine is asked the same work, ranked by what was asked, with probabilities that follow from
+// the bounds.
+#include "plan/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/plan_rank.h"
+
+namespace tandem::tests {
+namespace {
+
+using namespace plan;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+PlanQuestion question(std::vector<std::string> systems, std::vector<int64_t> nodes = {1}) {
+  PlanQuestion q;
+  q.training = {{"model", "resnet50"}, {"epochs", "90"}, {"epoch-samples", "1281167"}};
+  q.systems = std::move(systems);
+  q.nodes = std::move(nodes);
+  q.samples = 256;
+  q.market.today = {2026, 11, 29};
+  q.market.offers = load_offers({}, q.market.today);
+  q.market.ownership = Ownership::load();
+  return q;
+}
+
+TEST(Plan, EveryMachineIsAskedTheSameWork) {
+  const Plan plan = make_plan(question({"dgx1-v100", "dgx-a100"}, {1, 2}));
+  ASSERT_GE(plan.ranked.size(), 3u);
+  for (const PlanCandidate& c : plan.ranked) {
+    EXPECT_EQ(c.report.setup.samples_per_iteration, 256);
+    EXPECT_EQ(*c.report.progress->samples, 90 * 1281167.0);
+    EXPECT_TRUE(c.report.fits);
+    EXPECT_EQ(c.devices, 8 * c.nodes);
+    EXPECT_LT(c.finish.low, c.finish.value);
+    EXPECT_LT(c.finish.value, c.finish.high);
+  }
+}
+
+TEST(Plan, IsRankedByItsAim) {
+  for (const Aim aim : {Aim::soonest, Aim::cheapest, Aim::least_energy}) {
+    PlanQuestion q = question({"dgx1-v100", "dgx-a100", "dgx-h100"}, {1, 2});
+    q.aim = aim;
+    const Plan plan = make_plan(q);
+    for (std::size_t i = 1; i < plan.ranked.size(); ++i)
+      EXPECT_LE(plan.ranked[i - 1].value(aim), plan.ranked[i].value(aim)) << to_text(aim);
+    if (plan.first_beats_second) EXPECT_GE(*plan.first_beats_second, 0.5);
+  }
+}
+
+TEST(Plan, DoesNotDependOnThreads) {
+  PlanQuestion one = question({"dgx1-v100", "dgx-a100"}, {1, 2, 4}), three = one;
+  three.threads = 3;
+  const Plan a = make_plan(one), b = make_plan(three);
+  ASSERT_EQ(a.ranked.size(), b.ranked.size());
+  for (std::size_t i = 0; i < a.ranked.size(); ++i) {
+    EXPECT_EQ(a.ranked[i].system, b.ranked[i].system);
+    EXPECT_EQ(a.ranked[i].way.candidate.scheme, b.ranked[i].way.candidate.scheme);
+    EXPECT_EQ(a.ranked[i].finish, b.ranked[i].finish);
+  }
+}
+
+TEST(Plan, AnswersArePredictsOwn) {
+  const Plan plan = make_plan(question({"dgx-a100"}));
+  const PlanCandidate& c = plan.ranked.at(0);
+  const Question again = Question::from_json(Json::parse(c.question->to_json().dump(), "question"));
+  const schemes::Report report = answers::predict(again, c.devices, answers::Depth::report);
+  EXPECT_EQ(report.rate.samples_per_second, c.report.rate.samples_per_second);
+  EXPECT_EQ(report.progress->seconds, c.report.progress->seconds);
+}
+
+TEST(Plan, TheSmallestThatMeetsTheDeadlineIsFound) {
+  PlanQuestion q = question({"dgx-a100"}, {1, 2, 4, 8});
+  q.samples = 2048;
+  q.aim = Aim::cheapest;
+  const Plan whole = make_plan(q);
+  double alone = 0;
+  for (const PlanCandidate& c : whole.ranked) {
+    if (c.nodes == 1) alone = c.finish.value;
+  }
+  ASSERT_GT(alone, 0);
+  q.limits.deadline = 0.7 * alone;  // more than one node, and two are faster than that
+  const Plan plan = make_plan(q);
+  ASSERT_TRUE(plan.smallest);
+  EXPECT_EQ(plan.ranked[*plan.smallest].nodes, 2);
+  EXPECT_TRUE(plan.ranked[0].meets());
+  for (const PlanCandidate& c : plan.ranked) {
+    if (c.nodes == 1) EXPECT_LT(c.in_time, 0.5);
+  }
+}
+
+TEST(Plan, NoneOfTheFrontIsBeatenInBoth) {
+  const Plan plan = make_plan(question({"dgx1-v100", "dgx-a100", "dgx-h100"}, {1, 2}));
+  ASSERT_FALSE(plan.pareto.empty());
+  for (const std::size_t i : plan.pareto) {
+    for (const PlanCandidate& other : plan.ranked) {
+      const PlanCandidate& c = plan.ranked[i];
+      EXPECT_FALSE(other.value(Aim::soonest) < c.value(Aim::soonest) &&
+                   other.value(Aim::cheapest) < c.value(Aim::cheapest));
+    }
+  }
+}
+
+TEST(Plan, BreakEvenPriceMakesTheSecondAsCheap) {
+  PlanQuestion q = question({"dgx-h100", "dgx-a100"});
+  q.aim = Aim::cheapest;
+  q.market.buy = false;
+  const Plan plan = make_plan(q);
+  ASSERT_EQ(plan.ranked.size(), 2u);
+  const PlanCandidate &a = plan.ranked[0], &b = plan.ranked[1];
+  const auto price = std::find_if(plan.break_even.begin(), plan.break_even.end(), [&](const BreakEven& e) {
+    return e.what.find("price of 1 x " + b.system) == 0;
+  });
+  ASSERT_NE(price, plan.break_even.end());
+  Offer cheaper = *b.offer;
+  cheaper.usd *= price->factor;
+  EXPECT_NEAR(cost_of(cheaper, b.nodes, b.devices, b.finish, b.joules, q.market.ownership).total().value,
+              a.cost->total().value, 1e-6 * a.cost->total().value);
+}
+
+TEST(Plan, WithoutAPriceTimeAndEnergyRank) {
+  PlanQuestion q = question({"dgx1-v100"});
+  q.market.offers.clear();
+  const Plan plan = make_plan(q);
+  ASSERT_EQ(plan.ranked.size(), 1u);
+  EXPECT_FALSE(plan.ranked[0].cost);
+  EXPECT_THAT(plan.missing, ElementsAre("price of dgx1-v100"));
+}
+
+TEST(Plan, WhatCannotTrainIsLeftOutWithAReason) {
+  PlanQuestion q = question({"dgx-a100", "3090-pcie"});
+  q.training = {{"model", "llama3-70b"}, {"tokens", "1e9"}, {"optimizer", "adam"}};
+  q.nodes = {4};
+  q.samples = 64;
+  const Plan plan = make_plan(q);
+  ASSERT_EQ(plan.left_out.size(), 1u);
+  EXPECT_EQ(plan.left_out[0].system, "3090-pcie");
+  EXPECT_FALSE(plan.left_out[0].why.empty());
+}
+
+TEST(Plan, ProbabilitiesFollowFromTheBounds) {
+  const Estimate x{80, 100, 125};
+  EXPECT_NEAR(probability_within(x, 125), 0.95, 1e-3);
+  EXPECT_NEAR(probability_within(x, 100), 0.5, 1e-9);
+  EXPECT_NEAR(probability_within(x, 80), 0.05, 1e-3);
+  EXPECT_EQ(probability_within(100, 101), 1);
+  EXPECT_EQ(probability_within(100, 99), 0);
+}
+
+TEST(Plan, NumbersOfNodes) {
+  EXPECT_THAT(parse_nodes("4"), ElementsAre(4));
+  EXPECT_THAT(parse_nodes("1..16"), ElementsAre(1, 2, 3, 4, 6, 8, 12, 16));
+  EXPECT_THAT(parse_nodes("5..7,2"), ElementsAre(2, 5, 6, 7));
+  for (const char* wrong : {"", "0", "8..4", "1..", "x", "-1", "1..2..3"})
+    EXPECT_ANY_THROW(parse_nodes(wrong)) << wrong;
+}
+
+TEST(Plan, SumsOfMoney) {
+  EXPECT_EQ(parse_dollars("8000USD"), 8000);
+  EXPECT_EQ(parse_dollars("8,000 USD"), 8000);
+  EXPECT_EQ(parse_dollars("2MUSD"), 2e6);
+  EXPECT_EQ(parse_dollars("1.5kUSD"), 1500);
+  for (const char* wrong : {"", "8000", "-5USD", "0USD", "8000EUR", "USD", "2mUSD", "1e3xUSD"})
+    EXPECT_ANY_THROW(parse_dollars(wrong)) << wrong;
+}
+
+}  // namespace
+}  // namespace tandem::tests
