@@ -230,7 +230,9 @@ void WayBounds::mark_too_big(const Misfit& misfit, const TooBig& what) {
 /// stages.
 double WayBounds::learned_bytes(const Candidate& c, const Recompute& recompute) const {
   const auto at = learned_.find(schedule(c, recompute));
-  if (at == learned_.end() || at->second.pipeline > c.pipeline || c.micro_batches < c.pipeline) return 0;
+  // Of several chunks a stage has more under way the more micro-batches there are.
+  const int64_t least = c.chunks > 1 ? 2 * c.pipeline : c.pipeline;
+  if (at == learned_.end() || at->second.pipeline > c.pipeline || c.micro_batches < least) return 0;
   return kLearned * held_blocks(c) * at->second.block * static_cast<double>(c.batch);
 }
 

@@ -30,6 +30,7 @@ void add_ownership(const Offer& offer, double price, int64_t nodes, const Estima
   if (!offer.device.empty()) machines += o.host * static_cast<double>(nodes);
   if (nodes > 1) machines = machines * (Estimate{1} + o.network);
   machines = machines * (Estimate{1} + o.spares);
+  out.outlay = machines;
   const Estimate years = hours / (o.busy * kHoursOfYear);
   out.capital =
       machines * rest_of(offer.residual.value_or(o.residual)) * years / offer.years.value_or(o.years);

@@ -64,10 +64,15 @@ struct Ownership {
 /// Of one run.
 struct Cost {
   Money rent, capital, power, hosting, maintenance;
+  /// What a purchase costs when it is made: machines with their hosts, network and spares. `capital` counts
+  /// the run's share of it. 0 where nothing is bought.
+  Money outlay;
   /// Of a reservation that is longer than the run: what all of it costs. `rent` counts the run alone.
   std::optional<Money> commitment;
   std::vector<std::string> notes;  ///< what is not in the price, one sentence each
   Money total() const { return rent + capital + power + hosting + maintenance; }
+  /// What must be at hand for the run: the outlay in place of its share.
+  Money needed() const { return rent + outlay + power + hosting + maintenance; }
 };
 
 /// What `nodes` nodes with `devices` devices in all cost for `seconds`, in which they draw `joules` at the

@@ -31,7 +31,7 @@ std::string_view to_text(Aim aim);
 /// What a candidate must keep to; unset: anything goes.
 struct Limits {
   std::optional<double> deadline;  ///< seconds from the start
-  std::optional<double> budget;    ///< USD
+  std::optional<double> budget;    ///< USD that must be at hand: Cost::needed()
   std::optional<double> power;     ///< watts at the wall of the machines
 };
 

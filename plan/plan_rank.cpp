@@ -141,7 +141,7 @@ double useful_share(const schemes::Goodput& goodput, int64_t nodes, const answer
 
 void judge(const Limits& limits, PlanCandidate& c) {
   c.in_time = limits.deadline ? probability_within(c.finish, *limits.deadline) : 1;
-  c.in_budget = !limits.budget ? 1 : c.cost ? probability_within(c.cost->total(), *limits.budget) : 0;
+  c.in_budget = !limits.budget ? 1 : c.cost ? probability_within(c.cost->needed(), *limits.budget) : 0;
   c.in_power = !limits.power || c.watts.value <= *limits.power;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "answers/advise.h"
 #include "app/analysis/advice_text.h"
@@ -51,6 +52,13 @@ std::string range_text(const Estimate& x, std::string (*text)(double)) {
 
 std::string machine_text(const PlanCandidate& c) {
   return fmt::format("{}{} x {}", c.nodes, c.spares > 0 ? fmt::format("+{}", c.spares) : "", c.system);
+}
+
+std::string offer_text(const PlanCandidate& c) {
+  if (!c.offer) return "no price";
+  if (c.offer->kind != plan::OfferKind::buy)
+    return fmt::format("{}, {}", c.offer->seller, to_text(c.offer->kind));
+  return fmt::format("{}, to buy for {}", c.offer->seller, money_text(c.cost->outlay.value));
 }
 
 std::string command(const PlanCandidate& c) {
@@ -170,11 +178,14 @@ std::string assumed_text(const PlanQuestion& q, const Plan& plan) {
     if (c.offer)
       add_once(out, fmt::format("- {}: {}\n", describe(*c.offer, q.market.today), c.offer->source));
   }
+  std::set<std::string> kinds;
   for (const PlanCandidate& c : plan.ranked) {
     if (!c.report.goodput) continue;
     const plan::FaultRates rates = plan::fault_rates(c.question->system);
-    add_once(out, fmt::format("- failures of {}, {} between those of a node: {}\n", rates.kind,
-                              seconds_text(rates.node_mtbf.value), rates.source));
+    if (!kinds.insert(rates.kind).second) continue;
+    out += fmt::format("- failures of {}, {} between those of a node of {} devices: {}\n", rates.kind,
+                       seconds_text(rates.node_mtbf.value), c.question->system.accelerators().size(),
+                       rates.source);
   }
   for (const PlanCandidate& c : plan.ranked) {
     for (const std::string& note : c.notes) add_once(out, fmt::format("- {}\n", note));
@@ -207,6 +218,7 @@ JsonWriter cost_json(const PlanCandidate& c) {
           {"currency", "USD"},
           {"rent", c.cost->rent.value},
           {"capital", c.cost->capital.value},
+          {"outlay", c.cost->outlay.value},
           {"power", c.cost->power.value},
           {"hosting", c.cost->hosting.value},
           {"maintenance", c.cost->maintenance.value}};
@@ -269,8 +281,7 @@ Table plan_table(const PlanQuestion& q, const Plan& plan, bool whole) {
       ++number;
       continue;
     }
-    const std::string offer =
-        c.offer ? fmt::format("{}, {}", c.offer->seller, to_text(c.offer->kind)) : "no price";
+    const std::string offer = offer_text(c);
     const Estimate usd = c.cost ? c.cost->total() : Estimate{};
     if (whole) {
       const auto& w = c.way.candidate;

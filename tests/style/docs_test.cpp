@@ -238,7 +238,7 @@ TEST(Documents, CommandsOfTheQuestionsRun) {
   scratch.write("config.json", text_of("tests/fuzz/corpus/hf_config/gpt2"));
   scratch.write("nccl.log", text_of("tests/fuzz/corpus/nccl_tests/table.txt"));
   const std::string enter = "cd '" + scratch.file("") + "' && PATH=\"$PWD:$PATH\" && ";
-  std::vector<std::string> commands = commands_between("README.md", "## Eight questions", "\n## How");
+  std::vector<std::string> commands = commands_between("README.md", "## Nine questions", "\n## How");
   EXPECT_EQ(commands.size(), 8u);
   const auto more = commands_between("docs/questions.md", "# Questions", "\n# ");
   EXPECT_GE(more.size(), 35u);
