@@ -11,6 +11,7 @@
 #include "app/pictures/draw.h"
 #include "app/pictures/system_drawing.h"
 #include "app/show/show.h"
+#include "topologies/devices/power_limit.h"
 #include "topologies/system.h"
 
 namespace tandem::app {
@@ -105,7 +106,7 @@ std::string nodes_of_kind(const System& system, std::size_t kind, int width) {
   for (const Vertex& v : system.vertices(kind)) {
     if (v.device < 0) continue;
     const Device& device = system.devices()[static_cast<std::size_t>(v.device)];
-    devices.add({v.name, device.name, to_text(device.memory), std::to_string(v.numa)});
+    devices.add({v.name, topologies::limited_name(device), to_text(device.memory), std::to_string(v.numa)});
   }
   const auto kinds = system.kinds();
   const KindOfNode& own = kinds[kind];
