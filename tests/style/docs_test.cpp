@@ -239,10 +239,13 @@ TEST(Documents, CommandsOfTheQuestionsRun) {
   scratch.write("nccl.log", text_of("tests/fuzz/corpus/nccl_tests/table.txt"));
   const std::string enter = "cd '" + scratch.file("") + "' && PATH=\"$PWD:$PATH\" && ";
   std::vector<std::string> commands = commands_between("README.md", "## Nine questions", "\n## How");
-  EXPECT_EQ(commands.size(), 8u);
+  EXPECT_EQ(commands.size(), 9u);
   const auto more = commands_between("docs/questions.md", "# Questions", "\n# ");
   EXPECT_GE(more.size(), 35u);
+  const auto plans = commands_between("docs/plan.md", "# Plans", "\n# ");
+  EXPECT_EQ(plans.size(), 4u);
   commands.insert(commands.end(), more.begin(), more.end());
+  commands.insert(commands.end(), plans.begin(), plans.end());
   for (const std::string& command : commands) {
     const auto result = shell(enter + command);
     EXPECT_EQ(result.status, 0) << command << "\n" << result.err;
