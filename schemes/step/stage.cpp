@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "schemes/step/bucket_ends.h"
 #include "schemes/step/training.h"
 
 namespace tandem::schemes {
@@ -179,13 +180,14 @@ int64_t whole_output(const Writer& w, uint32_t layer) {
   return checked_mul(elements(w.layer(layer).output), w.in().work->graph->shared_by(), "the activations");
 }
 
-/// Forward over `layers`; `gathered`: producers whose parts of the sequence are together already.
-void write_forward(Writer& w, LayerRange layers, bool again) {
-  std::vector<uint32_t> gathered;
+/// Forward over `layers`; `again`: for recomputation; `needed` as in forward_passage().
+void write_forward(Writer& w, LayerRange layers, bool again, const std::vector<uint32_t>& needed = {}) {
+  std::vector<uint32_t> gathered;  // producers whose parts of the sequence are together already
   w.set_again(again);
   for (uint32_t i = layers.first; i < layers.end(); ++i) {
     const Lowered& l = w.lowered(i);
     if (w.layer(i).type == nullptr) continue;
+    if (std::count(needed.begin(), needed.end(), i) > 0) w.close();
     for (const uint32_t from : w.layer(i).inputs) {
       if (l.input_join != Join::gather || std::count(gathered.begin(), gathered.end(), from) > 0) continue;
       gathered.push_back(from);
@@ -364,10 +366,10 @@ std::string label_of(const Graph& graph, const PassageStep& step) {
   return fmt::format("{} {}", what, range);
 }
 
-Passage forward_passage(const ChunkInput& in) {
+Passage forward_passage(const ChunkInput& in, const std::vector<uint32_t>& needed) {
   Writer w(in);
   if (!in.gathers) {
-    write_forward(w, in.layers, false);
+    write_forward(w, in.layers, false, needed);
     return std::move(w.out());
   }
   const auto units = units_of(*in.work->graph, in.layers);
@@ -384,71 +386,85 @@ Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vecto
   return Backward(in, what, cuts).run();
 }
 
-ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts) {
+ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts,
+                          const std::vector<uint32_t>& needed) {
   using What = Slot::What;
   ChunkInput rest = in;
   rest.gathers = in.gathers && !in.gathers_once;
   ChunkPassages out{forward_passage(rest), backward_passage(rest, What::backward),
                     backward_passage(rest, What::backward, cuts), backward_passage(rest, What::data),
                     backward_passage(rest, What::weights, cuts)};
-  if (in.gathers_once) out.first = forward_passage(in);
+  if (in.gathers_once || !needed.empty()) out.first = forward_passage(in, needed);
   return out;
 }
 
 namespace {
 
-/// Buckets of one chunk, tensor by tensor.
-struct ChunkBuckets {
-  std::vector<StageBucket>& out;
-  int32_t chunk;
-  bool dealt;
-  bool open = false;
+/// Buckets of one range of layers, tensor by tensor.
+class ChunkBuckets {
+ public:
+  ChunkBuckets(std::vector<StageBucket>& out, GivenBuckets& given, const StageBucketRule& rule, int32_t chunk,
+               bool dealt)
+      : out_(out),
+        given_(given),
+        rule_(rule),
+        chunk_(chunk),
+        dealt_(dealt),
+        most_(rule.partition.n / rule.element),
+        limit_(rule.limit.n / rule.element + (rule.limit.n % rule.element != 0 ? 1 : 0)) {}
 
+  /// The experts' or all others'.
+  void add(const Graph& slice, LayerRange range) {
+    for (uint32_t i = range.end(); i-- > range.first;) {
+      const auto& parameters = slice.layers()[i].parameters;
+      const bool tied = !dealt_ && std::count(rule_.tied.begin(), rule_.tied.end(), i) > 0;
+      for (std::size_t p = parameters.size(); p-- > 0;) {  // the last tensor is first in the vector
+        if (tied || !rule_.apart || parameters[p].dealt == dealt_) add(i, parameters[p], tied && p == 0);
+      }
+      if (!given_.any() && !rule_.by_unit && open_ && out_.back().elements >= limit_) open_ = false;
+    }
+  }
+
+ private:
   void add(uint32_t layer, const Parameter& p, bool tied) {
-    if (!open || tied) out.push_back({0, "", {layer, 1}, chunk, layer});
-    open = !tied;
-    StageBucket& b = out.back();
-    b.dealt = dealt;
-    b.in_parts = p.in_parts;
-    b.tied = tied;
-    b.layers = {layer, b.layers.end() - layer};
-    b.layer = layer;
-    b.elements = checked_add(b.elements, p.elements, "the number of parameters");
-    b.tensors.push_back(p);
+    for (const int64_t part : lengths_of_parts(p.elements, tied ? 0 : most_)) {
+      if (open_ && most_ > 0 && out_.back().elements + part > most_) open_ = false;
+      if (!open_ || tied) out_.push_back({0, "", {layer, 1}, chunk_, layer});
+      StageBucket& b = out_.back();
+      b.dealt = dealt_;
+      b.in_parts = p.in_parts;
+      b.tied = tied;
+      b.layers = {layer, b.layers.end() - layer};
+      b.layer = layer;
+      b.elements = checked_add(b.elements, part, "the number of parameters");
+      b.tensors.push_back({p, part});
+      const bool ends = given_.any() ? given_.end_with(part) : rule_.by_tensor;
+      open_ = !tied && !ends;
+    }
   }
-};
 
-/// Of a range of layers, the experts' or all others'; `apart`: these are told apart.
-void add_buckets(ChunkBuckets buckets, const Graph& slice, LayerRange range, Bytes limit, bool apart,
-                 const std::vector<uint32_t>& tied) {
-  for (uint32_t i = range.end(); i-- > range.first;) {
-    const auto& parameters = slice.layers()[i].parameters;
-    if (std::count(tied.begin(), tied.end(), i) > 0 &&
-        !buckets.dealt) {  // the last tensor is first in the vector
-      for (std::size_t p = parameters.size(); p-- > 0;) buckets.add(i, parameters[p], p == 0);
-      continue;
-    }
-    for (const Parameter& p : parameters) {
-      if (!apart || p.dealt == buckets.dealt) buckets.add(i, p, false);
-    }
-    if (buckets.open && buckets.out.back().elements >= limit.n) buckets.open = false;
-  }
-}
+  std::vector<StageBucket>& out_;
+  GivenBuckets& given_;
+  const StageBucketRule& rule_;
+  int32_t chunk_;
+  bool dealt_;
+  int64_t most_, limit_;  ///< elements
+  bool open_ = false;
+};
 
 }  // namespace
 
 std::vector<StageBucket> stage_buckets(Builder& builder, uint32_t role, const Graph& slice,
-                                       const std::vector<LayerRange>& chunks, Bytes limit, int64_t element,
-                                       bool apart, const std::vector<uint32_t>& tied, bool by_unit) {
+                                       const std::vector<LayerRange>& chunks, const StageBucketRule& rule) {
   std::vector<StageBucket> out;
-  const Bytes elements{limit.n / element + (limit.n % element != 0 ? 1 : 0)};
+  GivenBuckets given(rule.given, builder.program());
   for (const bool dealt : {false, true}) {
-    if (dealt && !apart) break;
+    if (dealt && !rule.apart) break;
     for (auto chunk = static_cast<int32_t>(chunks.size()); chunk-- > 0;) {
       const LayerRange all = chunks[static_cast<std::size_t>(chunk)];
-      const auto units = by_unit ? units_of(slice, all) : std::vector{all};
+      const auto units = rule.by_unit ? units_of(slice, all) : std::vector{all};
       for (std::size_t u = units.size(); u-- > 0;)
-        add_buckets({out, chunk, dealt}, slice, units[u], by_unit ? Bytes{INT64_MAX} : elements, apart, tied);
+        ChunkBuckets(out, given, rule, chunk, dealt).add(slice, units[u]);
     }
   }
   for (StageBucket& b : out) {
@@ -469,11 +485,9 @@ Bytes bytes_of_outputs(const Workload& work, const Graph& graph, const std::vect
   return sum;
 }
 
-int64_t elements_in_parts(const Graph& slice, const StageBucket& bucket) {
+int64_t elements_in_parts(const StageBucket& bucket) {
   int64_t sum = 0;
-  for (uint32_t l = bucket.layers.first; l < bucket.layers.end() && !bucket.dealt; ++l) {
-    for (const Parameter& p : slice.layers()[l].parameters) sum += p.in_parts ? p.elements : 0;
-  }
+  for (const TensorPart& t : bucket.tensors) sum += t.of.in_parts && !bucket.dealt ? t.elements : 0;
   return sum;
 }
 

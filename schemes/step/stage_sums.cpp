@@ -27,4 +27,13 @@ void finish_sums(RoleBuilder& role, const std::vector<BucketSum>& sums, std::vec
   for (std::size_t i = 0; i < sums.size(); ++i) reduced[i] = sums[i].unpack(role, reduced[i]);
 }
 
+std::vector<uint32_t> order_on(const std::vector<StageBucket>& buckets, const std::vector<uint32_t>& order) {
+  std::vector<uint32_t> out;
+  for (const uint32_t key : order) {
+    for (uint32_t i = 0; i < buckets.size(); ++i)
+      if (buckets[i].key == key) out.push_back(i);
+  }
+  return out;
+}
+
 }  // namespace tandem::schemes

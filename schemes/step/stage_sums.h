@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Compressed sums of a stage's gradients, under its last backward passes.
+// Sums of a stage's gradients under its last backward passes: compressed, and in a given order.
 #include <vector>
 
 #include "schemes/step/bucket_sum.h"
@@ -18,5 +18,8 @@ void sum_reached(RoleBuilder& role, const std::vector<StageBucket>& buckets,
 /// Before the updates: ends all sums and makes gradients of them; `reduced` becomes what these are there
 /// with.
 void finish_sums(RoleBuilder& role, const std::vector<BucketSum>& sums, std::vector<OpId>& reduced);
+
+/// Of the program's buckets in `order` those of the stage, as indices into `buckets`; empty: as that is.
+std::vector<uint32_t> order_on(const std::vector<StageBucket>& buckets, const std::vector<uint32_t>& order);
 
 }  // namespace tandem::schemes

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "schemes/step/bucket_ends.h"
 #include "schemes/step/input_stages.h"
 
 namespace tandem::schemes {
@@ -92,14 +93,12 @@ struct Tensor {
 
 /// Tensors longer than `most` elements in equal parts; 0: nothing is cut.
 std::vector<Tensor> cut(const std::vector<Tensor>& tensors, int64_t most) {
-  if (most <= 0) return tensors;
   std::vector<Tensor> out;
-  for (const Tensor& t : tensors) {
-    const int64_t parts = std::max<int64_t>(1, (t.elements + most - 1) / most);
-    for (int64_t i = 0; i < parts; ++i) {
+  for (Tensor t : tensors) {
+    for (const int64_t part : lengths_of_parts(t.elements, most)) {
+      t.elements = part;
       out.push_back(t);
-      out.back().elements = t.elements / parts + (i < t.elements % parts ? 1 : 0);
-      if (i > 0) out.back().frozen = {};
+      t.frozen = {};
     }
   }
   return out;

@@ -194,9 +194,18 @@ inline constexpr OptionSpec kGradientsOption{
     "format in which gradients travel; auto = that of the activations", "fp32|fp16|auto"};
 int64_t gradient_bytes(const Options& options, Precision precision);
 
+/// As Horovod makes its sums.
+inline constexpr OptionSpec kCycleOption{
+    "cycle", OptionSpec::Type::time, "0s",
+    "a coordinator looks this often which gradients all workers have, and sums them together, at most a "
+    "bucket at once (HOROVOD_CYCLE_TIME; bucket is HOROVOD_FUSION_THRESHOLD); 0s = every bucket when it is "
+    "full"};
 /// Buckets that are cut, and of which that many bytes are under way at once (schemes/step/bucket_order.h).
 inline constexpr OptionSpec kPartitionOption{"partition", OptionSpec::Type::bytes, "0B",
                                              "larger buckets and tensors are cut; 0B = they stay whole"};
+inline constexpr OptionSpec kPriorityOption{
+    "priority", OptionSpec::Type::flag, "off",
+    "of what is ready sum what the next forward needs first, which waits for its own layer alone"};
 inline constexpr OptionSpec kCreditOption{
     "credit", OptionSpec::Type::bytes, "0B",
     "priority: bytes that are under way before the next are chosen; 0B = one bucket"};

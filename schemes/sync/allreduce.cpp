@@ -172,11 +172,7 @@ void register_allreduce(Registry<Scheme>& registry) {
        {{"algorithm", Type::choice, "auto", "how the sum is made (tandem list collectives)", algorithms},
         {"bucket", Type::bytes, "25MiB", "gradients reduced together; 0B = every tensor on its own"},
         {"first-bucket", Type::bytes, "0B", "size of the first bucket to be ready; 0B = as the others"},
-        {"cycle", Type::time, "0s",
-         "a coordinator looks this often which gradients all workers have, and sums them together, at most a "
-         "bucket at once (HOROVOD_CYCLE_TIME; bucket is HOROVOD_FUSION_THRESHOLD); 0s = every bucket when it "
-         "is "
-         "full"},
+        kCycleOption,
         {"overlap", Type::flag, "on", "reduce while backward goes on, or after it"},
         {"update", Type::choice, "bucket",
          "what an update waits for: the sum of its own gradients, or of all (one step of the optimiser, "
@@ -188,8 +184,7 @@ void register_allreduce(Registry<Scheme>& registry) {
          "matrices",
          "none|fp16|int8|topk|powersgd"},
         kPartitionOption,
-        {"priority", Type::flag, "off",
-         "of what is ready sum what the next forward needs first, which waits for its own layer alone"},
+        kPriorityOption,
         kCreditOption,
         kDensityOption,
         kRankOption,

@@ -34,10 +34,43 @@ Compression compression_of(const Options& o, const GridSplit& split) {
   return read_compression(o);
 }
 
+/// A coordinator makes buckets as gradients get ready, of tensors.
+void coordinate(GradientTravel& gradients, const Options& o, const GridSplit& split) {
+  if (split.holders(false) == 1) return;
+  const auto refuse = [&](std::string_view why) {
+    throw InputError(fmt::format("hybrid: cycle={} {}", o.text("cycle"), why));
+  };
+  if (split.sharding > 0) refuse("is of gradients that are summed whole: sharding=none");
+  if (split.size[kExpert] > 1) refuse("is of gradients that all replicas make: expert=1");
+  if (o.text("compression") != "none") refuse("is of gradients as they are: compression=none");
+  if (gradients.first_buckets) refuse("needs the size of what is summed at once: bucket=64MiB");
+  gradients.by_tensor = true;
+  gradients.late = !o.flag("overlap-reduce");
+}
+
+void refuse_priority(const Options& o, const GridSplit& split, const Workload& work) {
+  const auto refuse = [](std::string_view with) {
+    throw InputError(
+        fmt::format("hybrid: priority=on updates layer by layer as soon as its sums are made, which {} does "
+                    "not",
+                    with));
+  };
+  if (split.sharding > 0) refuse(fmt::format("sharding={}", split.sharding));
+  if (split.overlaps) refuse("overlap=on");
+  if (o.text("compression") != "none") refuse("compression");
+  if (work.offload.any()) refuse("offloading");
+}
+
 Program compile_hybrid(const Workload& work, const Cluster& cluster, const Options& o) {
   GridSplit split = hybrid_split(o, cluster.devices);
   set_gradient_bytes(split, gradient_bytes(o, work.precision));
   if (o.text("sharding-group") == "node") shard_within_nodes(split, cluster.per_node);
+  split.gradients.partition = o.bytes("partition");
+  if (split.gradients.partition.n > 0 && split.sharding > 0)
+    throw InputError("hybrid: partition cuts what is summed whole: sharding=none");
+  if (o.time("cycle").ps > 0) coordinate(split.gradients, o, split);
+  split.gradients.by_need = o.flag("priority");
+  if (split.gradients.by_need) refuse_priority(o, split, work);
   if (o.text("compression") != "none") split.gradients.compression = compression_of(o, split);
   return split_program(work, split);
 }
@@ -52,7 +85,11 @@ std::vector<OptionSpec> hybrid_options() {
                                      "none|int8|topk|powersgd"},
                                     kDensityOption,
                                     kRankOption,
-                                    kErrorFeedbackOption};
+                                    kErrorFeedbackOption,
+                                    kCycleOption,
+                                    kPartitionOption,
+                                    kPriorityOption,
+                                    kCreditOption};
   out.insert(out.end(), own.begin(), own.end());
   return out;
 }
