@@ -81,13 +81,14 @@ class Hybrid {
   bool sums(const StageBucket& b) const { return split_.holders(b.dealt) > 1 || own_samples(b); }
   /// Are its gradients scattered in every micro-batch?
   bool scatters_each(const StageBucket& b) const { return split_.scatters_each() && b.shards > 1; }
+  uint32_t summed_over(const StageBucket& b) const {
+    return replicas_of(b.dealt) | (own_samples(b) ? mask({kTensor}) : 0);
+  }
+  bool compresses() const {
+    return split_.gradients.compression != Compression{} && split_.holders(false) > 1;
+  }
   /// Over which it is sharded.
   uint32_t shards_of(bool dealt) const { return mask(split_.sharding_axes(dealt)); }
-  /// Of a device's share of a bucket.
-  Bytes gradients(const StageBucket& b) const {
-    return Bytes{split_.gradients.element} * b.share_of(b.elements);
-  }
-
   void lay_out() {
     uint32_t own = 0;
     for (const GridAxis axis : split_.order) {
@@ -152,11 +153,11 @@ class Hybrid {
     stage.first_forward.resize(chunks.size());
     stage.made = stage.reduced = stage.gathered = stage.updated = std::vector<OpId>(stage.buckets.size());
     if (by_need()) stage.turns.emplace(order_on(stage.buckets, work_.order), stage.buckets.size());
-    if (const Compression& how = split_.gradients.compression;
-        how != Compression{} && split_.holders(false) > 1)
-      stage.sums = stage_sums({how, false, "auto", replicas_of(false), split_.holders(false), Lane::reduce, 1,
-                               split_.shape.micro_batches - 1},
-                              *stage.graph, b_, stage.buckets);
+    for (const StageBucket& b : stage.buckets)
+      stage.sums.emplace_back(
+          SumRule{compresses() ? split_.gradients.compression : Compression{}, false, "auto", summed_over(b),
+                  split_.holders(false), Lane::reduce, 1, split_.shape.micro_batches - 1},
+          *stage.graph, b_, b);
     for (int32_t c = 0; c < split_.shape.chunks; ++c) write_passages(stage, c);
   }
 
@@ -171,19 +172,21 @@ class Hybrid {
     std::vector<Cut> cuts;
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const StageBucket& b = stage.buckets[i];
-      if (b.chunk == c && sums(b)) cuts.push_back({b.layer, scatters_each(b) ? static_cast<int32_t>(i) : -1});
+      if (b.chunk == c && sums(b))
+        cuts.push_back({b.layers.first, scatters_each(b) ? static_cast<int32_t>(i) : -1});
     }
     std::vector<uint32_t> needed;
     for (const StageBucket& b : stage.buckets) {
-      if (by_need() && b.chunk == c) needed.push_back(b.layer);
+      if (by_need() && b.chunk == c) needed.push_back(b.layers.first);
     }
     stage.passages.push_back(passages_of(in, cuts, needed));
   }
 
   Bytes tied_gradients(const WeightHolder& holder) {
     const auto& buckets = stage(holder.stage).buckets;
-    return gradients(*std::find_if(buckets.begin(), buckets.end(),
-                                   [&](const StageBucket& b) { return b.tied && b.layer == holder.layer; }));
+    return std::find_if(buckets.begin(), buckets.end(),
+                        [&](const StageBucket& b) { return b.tied && b.layers.first == holder.layer; })
+        ->share_bytes();
   }
   Stage& stage(int32_t s) { return stages_[static_cast<std::size_t>(s)]; }
 
@@ -202,7 +205,7 @@ class Hybrid {
       }
       if (by_need() && first.passage == &stage.passages[static_cast<std::size_t>(first.slot.chunk)].first) {
         emit_updating(stage, first);
-      } else if (!stage.sums.empty() && reduces(first.slot)) {
+      } else if (compresses() && reduces(first.slot)) {
         while (!first.ended()) emit_turn(stage, first);
       } else {
         emit_whole(stage, first);
@@ -318,27 +321,25 @@ class Hybrid {
   /// Where nodes have a shard in common each micro-batch is summed within a node, and the sums of all of them
   /// between nodes once (MiCS, section 3.4), on a separate lane, as in FSDP, where no layer is shared.
   void reduce(Stage& stage, std::size_t i, OpId gradient, const Slot& slot) {
-    if (!stage.sums.empty()) return;
+    if (compresses()) return;
     const StageBucket& bucket = stage.buckets[i];
     const bool scatters = bucket.shards > 1, last = slot.micro_batch + 1 == split_.shape.micro_batches;
     if (!scatters && !last) return;
-    const uint32_t all = replicas_of(bucket.dealt) | (own_samples(bucket) ? mask({kTensor}) : 0),
-                   near = shards_of(bucket.dealt);
-    const Bytes bytes = Bytes{split_.gradients.element} * bucket.elements;
     stage.reduced[i] = gradient;
-    if (!scatters_each(bucket))
-      stage.reduced[i] = of_bucket(stage, bucket, scatters ? CollKind::reduce_scatter : CollKind::all_reduce,
-                                   scatters ? near : all, bytes, Payload::gradients,
-                                   (scatters ? "reduce-scatter " : "all-reduce ") + bucket.name)
+    if (!scatters) stage.reduced[i] = stage.sums[i].begin(stage.role, gradient);
+    if (scatters && !scatters_each(bucket))
+      stage.reduced[i] = of_bucket(stage, bucket, CollKind::reduce_scatter, shards_of(bucket.dealt),
+                                   bucket.bytes, Payload::gradients, "reduce-scatter " + bucket.name)
                              .after(gradient)
                              .micro(slot.micro_batch);
     if (!scatters || !last || split_.holders(bucket.dealt) == bucket.shards) return;
     const bool shared = split_.size[kTensor] * split_.size[kExpert] * split_.size[kContext] > 1;
-    stage.reduced[i] = of_bucket(stage, bucket, CollKind::all_reduce, all & ~near, gradients(bucket),
-                                 Payload::shard, "all-reduce shard of " + bucket.name)
-                           .on(shared ? Lane::reduce : Lane::comm)
-                           .after(stage.reduced[i])
-                           .micro(slot.micro_batch);
+    stage.reduced[i] =
+        of_bucket(stage, bucket, CollKind::all_reduce, summed_over(bucket) & ~shards_of(bucket.dealt),
+                  bucket.share_bytes(), Payload::shard, "all-reduce shard of " + bucket.name)
+            .on(shared ? Lane::reduce : Lane::comm)
+            .after(stage.reduced[i])
+            .micro(slot.micro_batch);
   }
 
   /// All of a passage, one op after another: a call of the routine that its ops become when it is written
@@ -396,25 +397,24 @@ class Hybrid {
     if (step.kind != PassageStep::Kind::compute) return;
     if (!e.first_compute.valid()) e.first_compute = op;
     stage.last_compute = e.last_compute = op;
-    if (!stage.sums.empty() && reduces(e.slot))
-      sum_reached(stage.role, stage.buckets, stage.sums, e, stage.reduced);
+    if (compresses() && reduces(e.slot)) sum_reached(stage.role, stage.buckets, stage.sums, e, stage.reduced);
   }
 
   /// All of a chunk's first forward, with the updates of its parameters: each in front of what reads them.
   void emit_updating(Stage& stage, Emission& e) {
+    const auto update_before = [&](uint32_t layer) {
+      for (std::size_t i = stage.buckets.size(); i-- > 0;) {
+        const StageBucket& b = stage.buckets[i];
+        if (b.chunk == e.slot.chunk && b.layers.first < layer && !stage.updated[i].valid())
+          stage.updated[i] = update(stage, i);
+      }
+    };
     while (!e.ended()) {
       const PassageStep& step = e.passage->steps[e.ops.size()];
-      if (step.kind == PassageStep::Kind::compute) update_before(stage, e.slot.chunk, step.layers.end());
+      if (step.kind == PassageStep::Kind::compute) update_before(step.layers.end());
       emit_turn(stage, e);
     }
-    update_before(stage, e.slot.chunk, UINT32_MAX);
-  }
-  void update_before(Stage& stage, int32_t chunk, uint32_t layer) {
-    for (std::size_t i = stage.buckets.size(); i-- > 0;) {
-      const StageBucket& b = stage.buckets[i];
-      if (b.chunk == chunk && b.layer < layer && !stage.updated[i].valid())
-        stage.updated[i] = update(stage, i);
-    }
+    update_before(UINT32_MAX);
   }
 
   /// The op of the passage's next step, which waits for what it needs of the same passage.
@@ -451,7 +451,7 @@ class Hybrid {
   OpHandle on_bucket(Stage& stage, const PassageStep& step) {
     const StageBucket& bucket = stage.buckets[step.bucket];
     const bool gathers = step.kind == PassageStep::Kind::gather;
-    const Bytes bytes = gathers ? step.bytes : Bytes{split_.gradients.element} * bucket.elements;
+    const Bytes bytes = gathers ? step.bytes : bucket.bytes;
     const OpHandle op = of_bucket(stage, bucket, step.collective, shards_of(bucket.dealt), bytes,
                                   gathers ? Payload::parameters : Payload::gradients, step.label);
     if (gathers && !stage.gathered[step.bucket].valid()) stage.gathered[step.bucket] = op;
@@ -482,7 +482,7 @@ class Hybrid {
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const StageBucket& bucket = stage.buckets[i];
       if (bucket.tied)
-        stage.reduced[i] = copies_.sum(stage.role, {stage.index, bucket.layer}, bucket.name,
+        stage.reduced[i] = copies_.sum(stage.role, {stage.index, bucket.layers.first}, bucket.name,
                                        split_.holders(false) > 1 ? stage.reduced[i] : stage.made[i]);
     }
   }
@@ -511,20 +511,15 @@ class Hybrid {
 
   OpId update(Stage& stage, std::size_t i) {
     const StageBucket& bucket = stage.buckets[i];
-    const bool host = work_.offload.optimizer;
     std::vector<Kernel> kernels;
     for (const TensorPart& t : bucket.tensors)
-      append_update(kernels, *work_.optimizer, t.of, bucket.share_of(t.elements));
+      append_update(kernels, *work_.optimizer, *t.of, bucket.share_of(t.elements));
     OpId summed = stage.reduced[i];
-    if (host)
-      summed = stage.role.offload(bucket.key, gradients(bucket), "offload " + bucket.name)
+    if (work_.offload.optimizer)
+      summed = stage.role.offload(bucket.key, bucket.share_bytes(), "offload " + bucket.name)
                    .after(summed.valid() ? summed : stage.made[i]);
-    return stage.role
-        .compute({bucket.layers.first, bucket.layers.layers, Pass::update, std::move(kernels)},
-                 fmt::format("{} {}", work_.optimizer->updates() ? "update" : "await", bucket.name))
-        .on(host ? Lane::host : Lane::compute)
-        .of(bucket.shards > 1 ? Payload::shard : Payload::parameters, bucket.key)
-        .after(summed);
+    return add_update(stage.role, work_, bucket, bucket.shards > 1 ? Payload::shard : Payload::parameters,
+                      std::move(kernels), "update", summed);
   }
 
   void next_forward_after(Stage& stage, const StageBucket& bucket, OpId op) {

@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "schemes/step/bucket_ends.h"
 #include "schemes/step/training.h"
 
 namespace tandem::schemes {
@@ -121,7 +120,7 @@ class Writer {
   }
   /// A bucket of the layers' own, or with a weight of another unit that an output layer among them uses.
   bool needs(LayerRange layers, const StageBucket& bucket) const {
-    if (bucket.layer >= layers.first && bucket.layer < layers.end()) return true;
+    if (bucket.layers.first >= layers.first && bucket.layers.first < layers.end()) return true;
     for (uint32_t i = layers.first; i < layers.end() && !bucket.dealt; ++i) {
       const auto owner = in_.work->graph->tied_to(i);
       if (owner && *owner >= bucket.layers.first && *owner < bucket.layers.end()) return true;
@@ -255,9 +254,8 @@ class Backward {
     if (w_.layer(i).type == nullptr) return;
     int32_t inputs = -1;  // the inputs of all partners, which the parameters' gradients need
     if (what_ != Slot::What::weights) {
-      const auto again = in_.work->recompute.selective() ? kernels_again(in_.work->recompute, w_.layer(i), l)
-                                                         : std::vector<Kernel>{};
-      if (!again.empty()) w_.compute(i, pass_of_data(), parts(), again);
+      if (const auto again = in_.work->again_alone(i); !again.empty())
+        w_.compute(i, pass_of_data(), parts(), again);
       if (l.output_join == Join::scatter)
         w_.close(w_.join(CollKind::all_gather, i, whole_output(w_, i), true));
       if (what_ == Slot::What::backward) inputs = gather_inputs(i);
@@ -340,12 +338,6 @@ std::vector<LayerRange> units_of(const Graph& graph, LayerRange layers) {
   return out;
 }
 
-std::string range_name(const Graph& graph, LayerRange layers) {
-  const std::string& first = graph.layers()[layers.first].name;
-  const std::string& last = graph.layers()[layers.end() - 1].name;
-  return first == last ? first : first + ".." + last;
-}
-
 std::string label_of(const Graph& graph, const PassageStep& step) {
   const std::string range = range_name(graph, step.layers);
   if (step.kind == PassageStep::Kind::gather) return "all-gather " + range;
@@ -398,81 +390,46 @@ ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts,
   return out;
 }
 
-namespace {
-
-/// Buckets of one range of layers, tensor by tensor.
-class ChunkBuckets {
- public:
-  ChunkBuckets(std::vector<StageBucket>& out, GivenBuckets& given, const StageBucketRule& rule, int32_t chunk,
-               bool dealt)
-      : out_(out),
-        given_(given),
-        rule_(rule),
-        chunk_(chunk),
-        dealt_(dealt),
-        most_(rule.partition.n / rule.element),
-        limit_(rule.limit.n / rule.element + (rule.limit.n % rule.element != 0 ? 1 : 0)) {}
-
-  /// The experts' or all others'.
-  void add(const Graph& slice, LayerRange range) {
-    for (uint32_t i = range.end(); i-- > range.first;) {
-      const auto& parameters = slice.layers()[i].parameters;
-      const bool tied = !dealt_ && std::count(rule_.tied.begin(), rule_.tied.end(), i) > 0;
-      for (std::size_t p = parameters.size(); p-- > 0;) {  // the last tensor is first in the vector
-        if (tied || !rule_.apart || parameters[p].dealt == dealt_) add(i, parameters[p], tied && p == 0);
-      }
-      if (!given_.any() && !rule_.by_unit && open_ && out_.back().elements >= limit_) open_ = false;
-    }
-  }
-
- private:
-  void add(uint32_t layer, const Parameter& p, bool tied) {
-    for (const int64_t part : lengths_of_parts(p.elements, tied ? 0 : most_)) {
-      if (open_ && most_ > 0 && out_.back().elements + part > most_) open_ = false;
-      if (!open_ || tied) out_.push_back({0, "", {layer, 1}, chunk_, layer});
-      StageBucket& b = out_.back();
-      b.dealt = dealt_;
-      b.in_parts = p.in_parts;
-      b.tied = tied;
-      b.layers = {layer, b.layers.end() - layer};
-      b.layer = layer;
-      b.elements = checked_add(b.elements, part, "the number of parameters");
-      b.tensors.push_back({p, part});
-      const bool ends = given_.any() ? given_.end_with(part) : rule_.by_tensor;
-      open_ = !tied && !ends;
-    }
-  }
-
-  std::vector<StageBucket>& out_;
-  GivenBuckets& given_;
-  const StageBucketRule& rule_;
-  int32_t chunk_;
-  bool dealt_;
-  int64_t most_, limit_;  ///< elements
-  bool open_ = false;
-};
-
-}  // namespace
-
 std::vector<StageBucket> stage_buckets(Builder& builder, uint32_t role, const Graph& slice,
                                        const std::vector<LayerRange>& chunks, const StageBucketRule& rule) {
   std::vector<StageBucket> out;
   GivenBuckets given(rule.given, builder.program());
+  const auto fill = [&](LayerRange layers, int32_t chunk, bool dealt) {
+    BucketFiller filler(out, rule.element, rule.partition.n / rule.element);
+    for (const TensorPart& t : tensors_of(slice, layers)) {
+      const bool last = t.of == &slice.layers()[t.layer].parameters.front();  // of its layer
+      const bool tied = !dealt && std::count(rule.tied.begin(), rule.tied.end(), t.layer) > 0,
+                 own = tied && last;
+      const std::size_t before = out.size();
+      if (own) filler.close();
+      const auto full = [&](int64_t part) {
+        return given.any() ? given.end_with(part) || own : own || rule.by_tensor;
+      };
+      if (tied || !rule.apart || t.of->dealt == dealt) filler.add(t, full, own);
+      for (std::size_t i = before; i < out.size(); ++i) {
+        out[i].chunk = chunk;
+        out[i].dealt = dealt;
+        out[i].tied = own;
+      }
+      if (last && filler.open() && !given.any() && !rule.by_unit && out.back().bytes >= rule.limit)
+        filler.close();
+    }
+  };
   for (const bool dealt : {false, true}) {
     if (dealt && !rule.apart) break;
     for (auto chunk = static_cast<int32_t>(chunks.size()); chunk-- > 0;) {
       const LayerRange all = chunks[static_cast<std::size_t>(chunk)];
       const auto units = rule.by_unit ? units_of(slice, all) : std::vector{all};
-      for (std::size_t u = units.size(); u-- > 0;)
-        ChunkBuckets(out, given, rule, chunk, dealt).add(slice, units[u]);
+      for (std::size_t u = units.size(); u-- > 0;) fill(units[u], chunk, dealt);
     }
   }
   for (StageBucket& b : out) {
     b.key = builder.bucket(b.elements, role);
     b.name = (b.dealt ? "experts of " : "") + range_name(slice, b.layers);
+    b.in_parts = b.tensors.back().of->in_parts;
   }
   std::stable_sort(out.begin(), out.end(), [](const StageBucket& a, const StageBucket& b) {
-    return a.chunk != b.chunk ? a.chunk > b.chunk : a.layer > b.layer;
+    return a.chunk != b.chunk ? a.chunk > b.chunk : a.layers.first > b.layers.first;
   });
   return out;
 }
@@ -487,7 +444,7 @@ Bytes bytes_of_outputs(const Workload& work, const Graph& graph, const std::vect
 
 int64_t elements_in_parts(const StageBucket& bucket) {
   int64_t sum = 0;
-  for (const TensorPart& t : bucket.tensors) sum += t.of.in_parts && !bucket.dealt ? t.elements : 0;
+  for (const TensorPart& t : bucket.tensors) sum += t.of->in_parts && !bucket.dealt ? t.elements : 0;
   return sum;
 }
 

@@ -8,6 +8,7 @@
 #include "schemes/program/builder.h"
 #include "schemes/schedules/pipeline_schedule.h"
 #include "schemes/setup/scheme.h"
+#include "schemes/step/buckets.h"
 
 namespace tandem::schemes {
 
@@ -68,26 +69,11 @@ struct Emission {
   }
 };
 
-/// "decoder.0.qkv..decoder.0.down"; of a single layer its name.
-std::string range_name(const Graph& graph, LayerRange layers);
 /// Of a step's op: "forward decoder.0.qkv".
 std::string label_of(const Graph& graph, const PassageStep& step);
 
-/// Of one tensor of a bucket as many elements as lie in it.
-struct TensorPart {
-  Parameter of;
-  int64_t elements = 0;
-};
-
-/// Gradients of a stage that are communicated and updated together.
-struct StageBucket {
-  uint32_t key = 0;  ///< index into Program::buckets
-  std::string name;
-  LayerRange layers;   ///< that its tensors belong to
-  int32_t chunk = 0;   ///< in which the last of its gradients is made, ...
-  uint32_t layer = 0;  ///< ... by this layer
-  int64_t elements = 0;
-  std::vector<TensorPart> tensors = {};
+struct StageBucket : SummedBucket {
+  int32_t chunk = 0;      ///< in which the last of its gradients is made, by the first of its layers
   bool dealt = false;     ///< of dealt experts, else of all other layers
   bool in_parts = false;  ///< Parameter::in_parts
   bool tied = false;      ///< the one tensor of which another stage has a copy
@@ -95,6 +81,8 @@ struct StageBucket {
   bool kept = false;      ///< those stay from forward to backward
   int64_t shards = 1;     ///< that its update is cut into
   int64_t share_of(int64_t count) const { return (count + shards - 1) / shards; }
+  /// Of the gradients of a device's share.
+  Bytes share_bytes() const { return Bytes{bytes.n / elements} * share_of(elements); }
 };
 
 /// Of one micro-batch, the outputs of these layers together. O(layers).

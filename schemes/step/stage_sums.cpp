@@ -3,14 +3,6 @@
 
 namespace tandem::schemes {
 
-std::vector<BucketSum> stage_sums(const SumRule& rule, const Graph& graph, const Builder& builder,
-                                  const std::vector<StageBucket>& buckets) {
-  std::vector<BucketSum> out;
-  for (const StageBucket& b : buckets)
-    out.emplace_back(rule, graph, builder, SummedBucket{b.key, b.name, b.layers, b.elements, {}});
-  return out;
-}
-
 void sum_reached(RoleBuilder& role, const std::vector<StageBucket>& buckets,
                  const std::vector<BucketSum>& sums, const Emission& pass, std::vector<OpId>& reduced) {
   const auto latest = static_cast<int32_t>(pass.ops.size()) - 1;

@@ -8,9 +8,6 @@
 
 namespace tandem::schemes {
 
-/// One for each bucket. `graph`: what a device of the stage holds.
-std::vector<BucketSum> stage_sums(const SumRule& rule, const Graph& graph, const Builder& builder,
-                                  const std::vector<StageBucket>& buckets);
 /// Right after the latest op of a backward pass: compresses the gradients that it has completed, and begins
 /// their sums, which `reduced` [bucket] gets.
 void sum_reached(RoleBuilder& role, const std::vector<StageBucket>& buckets,

@@ -37,9 +37,7 @@ class Reductions {
     sum_.axes = all_axes(mesh_);
     sum_.members = workers_;
     sum_.every = t_.every();
-    for (const GradientBucket& b : t_.buckets())
-      sums_.emplace_back(sum_, *work.graph, builder,
-                         SummedBucket{b.key, b.name, {b.layer, b.layers}, b.elements, b.bytes});
+    for (const GradientBucket& b : t_.buckets()) sums_.emplace_back(sum_, *work.graph, builder, b);
   }
 
   void run(Builder& builder) {
@@ -120,20 +118,6 @@ class Reductions {
   std::vector<OpId> ready_, reduced_;  ///< [bucket]
 };
 
-void refuse_priority(const Options& o, const Workload& work) {
-  if (!o.flag("priority")) return;
-  const auto refuse = [](std::string_view with) {
-    throw InputError(
-        fmt::format("allreduce: priority=on updates layer by layer as soon as its sums are made, "
-                    "which {} does not",
-                    with));
-  };
-  if (o.text("update") == "all") refuse("update=all");
-  if (o.count("accumulate") > 1) refuse("accumulate");
-  if (o.text("compression") != "none") refuse("compression");
-  if (work.offload.any()) refuse("offloading");
-}
-
 void refuse_unsupported(const Options& o, const Cluster& cluster) {
   const std::string &algorithm = o.text("algorithm"), &compression = o.text("compression");
   if (algorithm == "auto") return;
@@ -154,7 +138,11 @@ void refuse_unsupported(const Options& o, const Cluster& cluster) {
 
 Program compile_allreduce(const Workload& work, const Cluster& cluster, const Options& o) {
   if (cluster.devices > 1) refuse_unsupported(o, cluster);
-  refuse_priority(o, work);
+  if (o.flag("priority"))
+    refuse_with_priority("allreduce", {{o.text("update") == "all", "update=all"},
+                                       {o.count("accumulate") > 1, "accumulate"},
+                                       {o.text("compression") != "none", "compression"},
+                                       {work.offload.any(), "offloading"}});
   Builder b;
   Reductions(b, work, cluster, o).run(b);
   return b.finish();

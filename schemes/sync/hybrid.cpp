@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "schemes/schedules/pipeline_schedule.h"
+#include "schemes/step/bucket_order.h"
 #include "schemes/step/compression.h"
 #include "schemes/step/grid_options.h"
 #include "schemes/step/split_program.h"
@@ -48,19 +49,6 @@ void coordinate(GradientTravel& gradients, const Options& o, const GridSplit& sp
   gradients.late = !o.flag("overlap-reduce");
 }
 
-void refuse_priority(const Options& o, const GridSplit& split, const Workload& work) {
-  const auto refuse = [](std::string_view with) {
-    throw InputError(
-        fmt::format("hybrid: priority=on updates layer by layer as soon as its sums are made, which {} does "
-                    "not",
-                    with));
-  };
-  if (split.sharding > 0) refuse(fmt::format("sharding={}", split.sharding));
-  if (split.overlaps) refuse("overlap=on");
-  if (o.text("compression") != "none") refuse("compression");
-  if (work.offload.any()) refuse("offloading");
-}
-
 Program compile_hybrid(const Workload& work, const Cluster& cluster, const Options& o) {
   GridSplit split = hybrid_split(o, cluster.devices);
   set_gradient_bytes(split, gradient_bytes(o, work.precision));
@@ -70,7 +58,11 @@ Program compile_hybrid(const Workload& work, const Cluster& cluster, const Optio
     throw InputError("hybrid: partition cuts what is summed whole: sharding=none");
   if (o.time("cycle").ps > 0) coordinate(split.gradients, o, split);
   split.gradients.by_need = o.flag("priority");
-  if (split.gradients.by_need) refuse_priority(o, split, work);
+  if (split.gradients.by_need)
+    refuse_with_priority("hybrid", {{split.sharding > 0, "sharding"},
+                                    {split.overlaps, "overlap=on"},
+                                    {o.text("compression") != "none", "compression"},
+                                    {work.offload.any(), "offloading"}});
   if (o.text("compression") != "none") split.gradients.compression = compression_of(o, split);
   return split_program(work, split);
 }
