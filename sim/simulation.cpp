@@ -12,6 +12,7 @@
 #include "sim/bind/side_by_side.h"
 #include "sim/bound/placement.h"
 #include "sim/evaluate/contention.h"
+#include "sim/evaluate/evaluate.h"
 #include "sim/habits.h"
 
 namespace tandem::sim {
@@ -329,6 +330,30 @@ void Simulation::slow_down(BoundProgram& plan, const Cluster& cluster) const {
   }
 }
 
+namespace {
+
+/// What says which sums are made when: where stages divide the model all of a step, else worker 0's ops.
+struct TimedStep {
+  BoundProgram plan;
+  StepEnds ends;
+};
+
+TimedStep timed_step(const CostInput& in) {
+  const bool split = !in.program->grid.axes.empty();
+  TimedStep out{bind(in, split ? Priced::all : Priced::first).plan, {}};
+  if (!split) return out;
+  EvaluateOptions options;
+  options.iterations = options.kept_iterations = options.kept_instances = 1;
+  options.fingerprint = false;
+  for (const Role& role : in.program->roles) out.ends.emplace_back(role.ops.size());
+  for (const Span& s : evaluate(out.plan, options).spans) {
+    if (s.instance == 0 && s.iteration == 0) out.ends[s.role][s.op] = s.end.seconds();
+  }
+  return out;
+}
+
+}  // namespace
+
 /// Derives the buckets from when gradients are ready.
 void Simulation::gather_buckets(CostInput& in) const {
   const auto with = [&](const std::vector<int64_t>& buckets) {
@@ -339,16 +364,17 @@ void Simulation::gather_buckets(CostInput& in) const {
   };
   with({1});
   const Overheads& overheads = p_.job.scheme->overheads;
-  const BoundProgram fine = bind(in, Priced::first).plan;
-  with(gather(fine, overheads, p_.job.scheme->options.bytes("bucket")));
-  if (overheads.cycle.ps > 0) in.last_look = last_look(fine, overheads.cycle);
+  const TimedStep fine = timed_step(in);
+  with(gather(fine.plan, overheads, p_.job.scheme->options.bytes("bucket"), fine.ends));
+  if (overheads.cycle.ps > 0) in.last_look = last_look(fine.plan, overheads.cycle, fine.ends);
 }
 
 /// Derives the order of sums from when gradients are ready and needed.
 void Simulation::order_buckets(CostInput& in) const {
   Workload work = *work_;
   for (const Bucket& b : in.program->buckets) work.buckets.push_back(b.elements);
-  work.order = order_by_need(bind(in, Priced::first).plan, p_.job.scheme->options.bytes("credit"));
+  const TimedStep step = timed_step(in);
+  work.order = order_by_need(step.plan, p_.job.scheme->options.bytes("credit"), step.ends);
   in.program = std::make_shared<const Program>(compile(p_.job, work, in.cluster));
   if (in.batches) in.batches = with_buckets(*in.batches, in.cluster, work.buckets, work.order);
 }

@@ -311,7 +311,7 @@ class Summary {
 
   /// If a coordinator divides a step's gradients, the mean number per step.
   double all_reduces() const {
-    const LaneState& comm = workers_[0]->lane(Lane::comm);
+    const LaneState& comm = workers_[0]->lane(run_.coordinator().lane());
     if (run_.coordinator().cycle() == 0 || comm.sums == 0) return 0;
     return static_cast<double>(comm.sums) * plan_.micro_batches() / static_cast<double>(ends_[0].size());
   }

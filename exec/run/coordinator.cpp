@@ -2,7 +2,6 @@
 #include "exec/run/coordinator.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace tandem::exec {
 
@@ -11,19 +10,23 @@ Coordinator::Coordinator(const RunPlan& plan, Network& network, Abort& abort, in
   if (plan.workers() == 1 || plan.execution().backend->asynchronous) return;
   cycle_ = scheme.overheads.cycle.ps / 1000;
   const auto& ops = plan.program().roles[0].ops;
-  const auto first = std::find_if(ops.begin(), ops.end(), [this](const Op& op) { return decides(op); });
+  const auto first =
+      std::find_if(ops.begin(), ops.end(), [&](const Op& op) { return plan.sums_gradients(op); });
   if (first == ops.end()) cycle_ = 0;
   if (cycle_ == 0) return;
+  lane_ = (*first).lane;
   most_fused_ = scheme.options.bytes("bucket").n / 4;
-  const GroupMember m = plan.member(plan.program().collectives[(*first).what], 0);
-  std::vector<uint32_t> workers(m.ranks);
-  std::iota(workers.begin(), workers.end(), 0U);
-  agreement_ = std::make_unique<GroupCollective>(CollKind::all_reduce, "auto", m.ranks, m.local, abort, spins,
-                                                 network.nodes_of(workers));
+  // Whatever stage a worker is of, it meets others along the same axes.
+  const Collective& sum = plan.program().collectives[(*first).what];
+  for (uint32_t i = 0; i < plan.workers(); ++i) member_.push_back(plan.member(sum, i));
+  for (const std::vector<uint32_t>& workers : plan.groups(sum))
+    agreements_.push_back(std::make_unique<GroupCollective>(CollKind::all_reduce, "auto", member_[0].ranks,
+                                                            member_[0].local, abort, spins,
+                                                            network.nodes_of(workers)));
 }
 
 bool Coordinator::decides(const Op& op) const {
-  return cycle_ > 0 && op.lane == Lane::comm && plan_.sums_gradients(op);
+  return cycle_ > 0 && op.lane == lane_ && plan_.sums_gradients(op);
 }
 
 }  // namespace tandem::exec

@@ -4,6 +4,7 @@
 // to exec.
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "exec/comm/collective.h"
 #include "exec/run/network.h"
@@ -24,13 +25,21 @@ class Coordinator {
   int64_t most_fused() const { return most_fused_; }
   /// Whether it decides when the op's gradients are summed.
   bool decides(const Op& op) const;
-  /// Group in which workers tell each other what they have.
-  GroupCollective& agreement() { return *agreement_; }
+  /// Lane of the sums that it decides on.
+  Lane lane() const { return lane_; }
+  /// How many workers sum the same gradients as worker `instance`.
+  uint32_t members(uint32_t instance) const { return member_[instance].ranks; }
+  /// Those tell each other what they have: as GroupCollective::run() does, for worker `instance`.
+  void agree(uint32_t instance, float* votes, int64_t count) {
+    agreements_[member_[instance].group]->run(member_[instance].rank, votes, count);
+  }
 
  private:
   const RunPlan& plan_;
   int64_t cycle_ = 0, most_fused_ = 0;
-  std::unique_ptr<GroupCollective> agreement_;
+  Lane lane_ = Lane::comm;
+  std::vector<GroupMember> member_;                           ///< [worker]
+  std::vector<std::unique_ptr<GroupCollective>> agreements_;  ///< [group]
 };
 
 }  // namespace tandem::exec

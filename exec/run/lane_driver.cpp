@@ -133,7 +133,8 @@ void LaneDriver::leave_store() {
 
 void ThreadDriver::run(Lane lane) {
   if (lanes_.one_after_another()) return walk_all();
-  if (lane == Lane::comm && run_.coordinator().cycle() > 0) return walk_in_rounds(lanes_[lane]);
+  if (run_.coordinator().cycle() > 0 && lane == run_.coordinator().lane())
+    return walk_in_rounds(lanes_[lane]);
   walk(lane);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rounds of a coordinator (Horovod's RunLoopOnce, horovod/common/operations.cc). One begins a cycle after
-// the last began, or when that has ended. In it all workers tell each other by a sum of bits which gradients
-// they have, like Horovod's response cache. What all have is summed: neighbours in the flat vector together,
-// without a separate buffer, up to the limit of the bucket. All see the same bits, so all do the same.
+// the last began, or when that has ended. In it all workers that sum the same gradients tell each other by a
+// sum of bits which they have, like Horovod's response cache. What all have is summed: neighbours in the flat
+// vector together, without a separate buffer, up to the limit of the bucket. All see the same bits, so all do
+// the same.
 #include <algorithm>
 
 #include "exec/run/lane_driver.h"
@@ -54,8 +55,8 @@ std::size_t ThreadDriver::agreed(const LaneState& lane, std::size_t next, int32_
     votes_[end] = 1;
   }
   const auto at = votes_.begin() + static_cast<std::ptrdiff_t>(next);
-  run_.coordinator().agreement().run(instance_, &*at, static_cast<int64_t>(votes_.end() - at));
-  const auto all = static_cast<float>(plan_.workers());
+  run_.coordinator().agree(instance_, &*at, static_cast<int64_t>(votes_.end() - at));
+  const auto all = static_cast<float>(run_.coordinator().members(instance_));
   return static_cast<std::size_t>(std::find_if(at, votes_.end(), [&](float v) { return v < all; }) - at);
 }
 

@@ -235,7 +235,7 @@ OpHandler::Act Collectives::collective(uint32_t index) {
 
 void Collectives::coordinate() {
   if (run_.coordinator().cycle() == 0) return;
-  LaneState& comm = bench_.lanes[Lane::comm];
+  LaneState& comm = bench_.lanes[run_.coordinator().lane()];
   for (LaneOp& bound : comm.ops) {
     const Op& op = role().ops[bound.op];
     if (!run_.coordinator().decides(op)) continue;

@@ -40,6 +40,11 @@ struct Workload {
   std::vector<Kernel> again(uint32_t layer) const {
     return kept.empty() ? layers[layer].forward : kernels_but(layers[layer].forward, kept[layer]);
   }
+  /// What the layer runs again in its own backward pass.
+  std::vector<Kernel> again_alone(uint32_t layer) const {
+    return recompute.selective() ? kernels_again(recompute, graph->layers()[layer], layers[layer])
+                                 : std::vector<Kernel>{};
+  }
 };
 
 /// The one way to a Workload, so that whoever compiles a scheme for the same question gets the same Program.

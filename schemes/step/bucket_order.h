@@ -4,6 +4,10 @@
 // "priority" and "credit" (Jayarajan et al. 2019, "Priority-based Parameter Propagation for Distributed DNN
 // Training"; Peng et al. 2019, "A Generic Communication Scheduler for Distributed DNN Training
 // Acceleration").
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +15,18 @@
 #include "schemes/program/builder.h"
 
 namespace tandem::schemes {
+
+/// What `scheme` cannot do with "priority". Throws InputError for the first that is asked for.
+inline void refuse_with_priority(std::string_view scheme,
+                                 std::initializer_list<std::pair<bool, const char*>> what) {
+  for (const auto& [asked, name] : what) {
+    if (asked)
+      throw InputError(
+          fmt::format("{}: priority=on updates layer by layer as soon as its sums are made, "
+                      "which {} does not",
+                      scheme, name));
+  }
+}
 
 /// Hands out buckets in a given order, each when its gradients and those of all before it are there.
 /// For one thread at a time.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "schemes/program/builder.h"
+#include "schemes/step/buckets.h"
 #include "schemes/step/compression.h"
 
 namespace tandem::schemes {
@@ -20,15 +21,6 @@ struct SumRule {
   int64_t every = 1;  ///< iterations
   int32_t micro = 0;  ///< of the step's micro-batches
   bool compresses() const { return compression.kind != Compression::Kind::none; }
-};
-
-/// What is summed: a bucket of the program.
-struct SummedBucket {
-  uint32_t key = 0;  ///< index into Program::buckets
-  std::string name;
-  LayerRange layers;  ///< that its tensors belong to
-  int64_t elements = 0;
-  Bytes bytes;  ///< of the gradients as they travel uncompressed
 };
 
 /// Appends ops to a role, in the order in which the functions are called: pack(), begin(), and after all

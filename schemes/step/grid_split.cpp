@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "schemes/step/stage.h"
 #include "schemes/step/training.h"
 
 namespace tandem::schemes {
@@ -233,6 +234,20 @@ GridSplit weird_split(const Options&, int64_t devices) {
   split.samples = devices > 1;
   set_schedule(split, "1f1b", 1, 1);
   return split;
+}
+
+bool keeps_gathered(const GridSplit& split, const Graph& graph, LayerRange layers, int32_t stage) {
+  if (split.keeps != Keeps::last)
+    return split.keeps == Keeps::all ||
+           (split.keeps == Keeps::root && block_of(graph.layers()[layers.first]).empty());
+  if (stage != split.shape.stage_of(split.shape.parts() - 1)) return false;
+  const LayerRange end = units_of(graph, {0, static_cast<uint32_t>(graph.layers().size())}).back();
+  bool kept = layers.first < end.end() && end.first < layers.end();
+  for (uint32_t i = end.first; i < end.end(); ++i) {
+    const auto owner = graph.tied_to(i);
+    kept = kept || (owner && *owner >= layers.first && *owner < layers.end());
+  }
+  return kept;
 }
 
 int64_t replica_of_hybrid(const Options& o) {

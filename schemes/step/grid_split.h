@@ -43,6 +43,11 @@ struct GradientTravel {
   bool first_buckets = false;
   int64_t element = 4;  ///< bytes of one
   Compression compression = {};
+  Bytes partition = {};    ///< as BucketRule's
+  bool by_tensor = false;  ///< each tensor is a bucket, unless Workload::buckets says otherwise
+  bool late = false;       ///< nothing is under way before the end of all backward passes over a chunk
+  bool by_need = false;    ///< sums go in the order of Workload::order, and an update is in front of the next
+                           ///< forward of its own layers
 };
 
 struct GridSplit {
@@ -110,6 +115,9 @@ GridSplit weird_split(const Options& options, int64_t devices);
 /// `per_node` devices. Where a node holds a parameter once nothing of it is sharded. Throws InputError where
 /// nodes end within a step of an axis.
 void shard_within_nodes(GridSplit& split, int64_t per_node);
+/// Do the parameters of these layers of a stage, which holds `graph`, stay gathered for backward? The unit
+/// that the model ends with shares its fate with a weight that an output layer in it uses.
+bool keeps_gathered(const GridSplit& split, const Graph& graph, LayerRange layers, int32_t stage);
 /// Devices that hold the model once, or as many times as the options say.
 int64_t replica_of_hybrid(const Options& options);
 

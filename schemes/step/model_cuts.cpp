@@ -225,14 +225,4 @@ WeightCopies weight_copies(const Graph& graph, const std::vector<LayerRange>& pa
   return out;
 }
 
-std::vector<uint32_t> copies_on(const WeightCopies& copies, int32_t stage) {
-  std::vector<uint32_t> out;
-  for (const auto& [owner, holders] : copies) {
-    for (const WeightHolder& h : holders) {
-      if (h.stage == stage) out.push_back(h.layer);
-    }
-  }
-  return out;
-}
-
 }  // namespace tandem::schemes

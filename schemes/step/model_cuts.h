@@ -40,7 +40,5 @@ using WeightCopies = std::map<uint32_t, std::vector<WeightHolder>>;
 /// Throws InputError where two layers of a stage use a weight of another.
 WeightCopies weight_copies(const Graph& graph, const std::vector<LayerRange>& parts,
                            const PipelineShape& shape);
-/// Layers of a stage that hold such a weight.
-std::vector<uint32_t> copies_on(const WeightCopies& copies, int32_t stage);
 
 }  // namespace tandem::schemes

@@ -7,13 +7,16 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "schemes/schedules/pipeline_schedule.h"
+#include "schemes/step/bucket_order.h"
 #include "schemes/step/input_stages.h"
 #include "schemes/step/model_cuts.h"
 #include "schemes/step/stage.h"
 #include "schemes/step/stage_average.h"
+#include "schemes/step/stage_copies.h"
 #include "schemes/step/stage_messages.h"
 #include "schemes/step/stage_sums.h"
 #include "schemes/step/training.h"
@@ -32,8 +35,8 @@ class Hybrid {
     for (int32_t s = 0; s < split_.shape.stages; ++s) add_stage(s);
     std::vector<RoleBuilder> roles;
     for (const Stage& stage : stages_) roles.push_back(stage.role);
-    messages_->connect(b_, std::move(roles));
-    connect_copies();
+    messages_->connect(b_, roles);
+    copies_.connect(b_, roles, [this](const WeightHolder& h) { return tied_gradients(h); });
     for (Stage& stage : stages_) write(stage);
     return b_.finish();
   }
@@ -53,18 +56,15 @@ class Hybrid {
     std::vector<OpId> inputs;             ///< first passes over what was copied
     std::vector<InputOps> loads;          ///< of each micro-batch
     OpId last_compute;
-    OpId sent;                        ///< what the next pass waits for, where it does
-    std::vector<OpId> made, reduced;  ///< [bucket]; made: all that the chunk does
-    std::vector<BucketSum> sums;      ///< [bucket], where gradients are compressed
-    std::vector<OpId> gathered;       ///< [bucket]: the first of a step, of sharded parameters
+    OpId sent;                         ///< what the next pass waits for, where it does
+    std::vector<OpId> made, reduced;   ///< [bucket]; made: all that the chunk does
+    std::vector<BucketSum> sums;       ///< [bucket], where gradients are compressed
+    std::vector<OpId> gathered;        ///< [bucket]: the first of a step, of sharded parameters
+    std::vector<OpId> updated;         ///< [bucket], where they are in front of the next forward
+    std::optional<BucketOrder> turns;  ///< of sums, there
     /// (chunk, micro-batch) -> the sum that its inputs' gradients end with: what the gradients of parameters
     /// wait for that are made apart.
     std::map<std::pair<int32_t, int32_t>, OpId> summed;
-  };
-  /// From one holder to another.
-  struct CopyWay {
-    WeightHolder from, to;
-    uint32_t channel = 0;
   };
 
   /// Those axes that the stages' meshes have.
@@ -77,16 +77,18 @@ class Hybrid {
   uint32_t replicas_of(bool dealt) const { return mask(GridSplit::holding(dealt)); }
   /// Whether devices that share layers sum them too, since each has its own samples.
   bool own_samples(const StageBucket& b) const { return split_.samples && b.in_parts; }
+  bool by_need() const { return split_.gradients.by_need && split_.holders(false) > 1; }
   bool sums(const StageBucket& b) const { return split_.holders(b.dealt) > 1 || own_samples(b); }
   /// Are its gradients scattered in every micro-batch?
   bool scatters_each(const StageBucket& b) const { return split_.scatters_each() && b.shards > 1; }
+  uint32_t summed_over(const StageBucket& b) const {
+    return replicas_of(b.dealt) | (own_samples(b) ? mask({kTensor}) : 0);
+  }
+  bool compresses() const {
+    return split_.gradients.compression != Compression{} && split_.holders(false) > 1;
+  }
   /// Over which it is sharded.
   uint32_t shards_of(bool dealt) const { return mask(split_.sharding_axes(dealt)); }
-  /// Of a device's share of a bucket.
-  Bytes gradients(const StageBucket& b) const {
-    return Bytes{split_.gradients.element} * b.share_of(b.elements);
-  }
-
   void lay_out() {
     uint32_t own = 0;
     for (const GridAxis axis : split_.order) {
@@ -106,7 +108,7 @@ class Hybrid {
     ranges_ = cut_model(*work_.graph, work_.layers, split_.shape.parts(), split_.cut);
     whole_ = std::make_unique<Graph>(work_.graph->slice(split_.slice()));
     messages_ = std::make_unique<StageMessages>(work_, *whole_, split_, ranges_, mask({kTensor}));
-    copies_ = weight_copies(*work_.graph, ranges_, split_.shape);
+    copies_ = StageCopies(weight_copies(*work_.graph, ranges_, split_.shape));
   }
 
   void add_stage(int32_t s) {
@@ -125,12 +127,19 @@ class Hybrid {
     for (const GridAxis axis : split_.order) r.at.push_back(axis == kPipeline ? s : -1);
     const Bytes limit =
         split_.gradients.first_buckets && s > 0 ? BucketRule::kEndless : split_.gradients.bucket;
-    auto buckets = stage_buckets(b_, role.index(), *graph, chunks, limit, split_.gradients.element,
-                                 split_.size[kExpert] > 1, copies_on(copies_, s), split_.sharding >= 3);
+    auto buckets = stage_buckets(b_, role.index(), *graph, chunks,
+                                 {.limit = limit,
+                                  .element = split_.gradients.element,
+                                  .partition = split_.gradients.partition,
+                                  .by_tensor = split_.gradients.by_tensor,
+                                  .by_unit = split_.sharding >= 3,
+                                  .apart = split_.size[kExpert] > 1,
+                                  .tied = copies_.on(s),
+                                  .given = work_.buckets});
     for (StageBucket& bucket : buckets) {
       bucket.shards = split_.shards(bucket.dealt);
       bucket.gathered = split_.sharding >= 3 && bucket.shards > 1;
-      bucket.kept = bucket.gathered && keeps(*graph, bucket.layers, s);
+      bucket.kept = bucket.gathered && keeps_gathered(split_, *graph, bucket.layers, s);
     }
     stages_.push_back(Stage(role));
     Stage& stage = stages_.back();
@@ -142,29 +151,14 @@ class Hybrid {
     for (uint32_t i = 0; i < stage.graph->layers().size(); ++i)
       if (const auto owner = stage.graph->tied_to(i)) stage.ties.push_back({i, *owner});
     stage.first_forward.resize(chunks.size());
-    stage.made = stage.reduced = stage.gathered = std::vector<OpId>(stage.buckets.size());
-    if (const Compression& how = split_.gradients.compression;
-        how != Compression{} && split_.holders(false) > 1)
-      stage.sums = stage_sums({how, false, "auto", replicas_of(false), split_.holders(false), Lane::reduce, 1,
-                               split_.shape.micro_batches - 1},
-                              *stage.graph, b_, stage.buckets);
+    stage.made = stage.reduced = stage.gathered = stage.updated = std::vector<OpId>(stage.buckets.size());
+    if (by_need()) stage.turns.emplace(order_on(stage.buckets, work_.order), stage.buckets.size());
+    for (const StageBucket& b : stage.buckets)
+      stage.sums.emplace_back(
+          SumRule{compresses() ? split_.gradients.compression : Compression{}, false, "auto", summed_over(b),
+                  split_.holders(false), Lane::reduce, 1, split_.shape.micro_batches - 1},
+          *stage.graph, b_, b);
     for (int32_t c = 0; c < split_.shape.chunks; ++c) write_passages(stage, c);
-  }
-
-  /// Do the parameters of these layers stay gathered for backward? The unit that the model ends with shares
-  /// its fate with a weight that an output layer in it uses.
-  bool keeps(const Graph& graph, LayerRange layers, int32_t s) const {
-    if (split_.keeps != Keeps::last)
-      return split_.keeps == Keeps::all ||
-             (split_.keeps == Keeps::root && block_of(graph.layers()[layers.first]).empty());
-    if (s != split_.shape.stage_of(split_.shape.parts() - 1)) return false;
-    const LayerRange end = units_of(graph, {0, static_cast<uint32_t>(graph.layers().size())}).back();
-    bool kept = layers.first < end.end() && end.first < layers.end();
-    for (uint32_t i = end.first; i < end.end(); ++i) {
-      const auto owner = graph.tied_to(i);
-      kept = kept || (owner && *owner >= layers.first && *owner < layers.end());
-    }
-    return kept;
   }
 
   void write_passages(Stage& stage, int32_t c) {
@@ -178,26 +172,21 @@ class Hybrid {
     std::vector<Cut> cuts;
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const StageBucket& b = stage.buckets[i];
-      if (b.chunk == c && sums(b)) cuts.push_back({b.layer, scatters_each(b) ? static_cast<int32_t>(i) : -1});
+      if (b.chunk == c && sums(b))
+        cuts.push_back({b.layers.first, scatters_each(b) ? static_cast<int32_t>(i) : -1});
     }
-    stage.passages.push_back(passages_of(in, cuts));
+    std::vector<uint32_t> needed;
+    for (const StageBucket& b : stage.buckets) {
+      if (by_need() && b.chunk == c) needed.push_back(b.layers.first);
+    }
+    stage.passages.push_back(passages_of(in, cuts, needed));
   }
 
-  /// A channel between any two stages with copies of one weight.
-  void connect_copies() {
-    for (const auto& [owner, holders] : copies_) {
-      for (const WeightHolder& from : holders) {
-        for (const WeightHolder& to : holders) {
-          if (from == to) continue;
-          const auto& buckets = stage(from.stage).buckets;
-          const auto at = std::find_if(buckets.begin(), buckets.end(),
-                                       [&](const StageBucket& b) { return b.tied && b.layer == from.layer; });
-          copy_ways_.push_back({from, to,
-                                b_.channel(stage(from.stage).role, stage(to.stage).role, Address::same_index,
-                                           {gradients(*at)}, {{from.layer, to.layer}})});
-        }
-      }
-    }
+  Bytes tied_gradients(const WeightHolder& holder) {
+    const auto& buckets = stage(holder.stage).buckets;
+    return std::find_if(buckets.begin(), buckets.end(),
+                        [&](const StageBucket& b) { return b.tied && b.layers.first == holder.layer; })
+        ->share_bytes();
   }
   Stage& stage(int32_t s) { return stages_[static_cast<std::size_t>(s)]; }
 
@@ -214,7 +203,9 @@ class Hybrid {
         end(stage, second);
         continue;
       }
-      if (!stage.sums.empty() && reduces(first.slot)) {
+      if (by_need() && first.passage == &stage.passages[static_cast<std::size_t>(first.slot.chunk)].first) {
+        emit_updating(stage, first);
+      } else if (compresses() && reduces(first.slot)) {
         while (!first.ended()) emit_turn(stage, first);
       } else {
         emit_whole(stage, first);
@@ -259,8 +250,8 @@ class Hybrid {
 
   Emission begin_forward(Stage& stage, const Slot& slot) {
     ChunkPassages& passages = stage.passages[static_cast<std::size_t>(slot.chunk)];
-    const bool first =
-        split_.gathers_once() && !stage.first_forward[static_cast<std::size_t>(slot.chunk)].valid();
+    const bool first = (split_.gathers_once() || by_need()) &&
+                       !stage.first_forward[static_cast<std::size_t>(slot.chunk)].valid();
     Emission e{slot, first ? &passages.first : &passages.forward, input(stage, slot)};
     e.received = messages_->receive(stage.index, slot, false);
     e.sent = stage.sent;
@@ -310,8 +301,15 @@ class Hybrid {
       stage.made[i] = e.last_compute;
       if (!sums(stage.buckets[i])) continue;
       const int32_t scatter = e.passage->scattered[reached], made = e.passage->reached[reached++];
-      reduce(stage, i, split_.gathers_once() ? e.last_compute : e.at(scatter >= 0 ? scatter : made), slot);
+      const OpId gradient = split_.gathers_once() || split_.gradients.late
+                                ? e.last_compute
+                                : e.at(scatter >= 0 ? scatter : made);
+      if (by_need())
+        stage.turns->made(static_cast<uint32_t>(i), gradient);
+      else
+        reduce(stage, i, gradient, slot);
     }
+    if (by_need()) stage.turns->take([&](uint32_t i, OpId gradient) { reduce(stage, i, gradient, slot); });
   }
 
   /// A collective on a bucket, which is replicated over the axes.
@@ -323,27 +321,25 @@ class Hybrid {
   /// Where nodes have a shard in common each micro-batch is summed within a node, and the sums of all of them
   /// between nodes once (MiCS, section 3.4), on a separate lane, as in FSDP, where no layer is shared.
   void reduce(Stage& stage, std::size_t i, OpId gradient, const Slot& slot) {
-    if (!stage.sums.empty()) return;
+    if (compresses()) return;
     const StageBucket& bucket = stage.buckets[i];
     const bool scatters = bucket.shards > 1, last = slot.micro_batch + 1 == split_.shape.micro_batches;
     if (!scatters && !last) return;
-    const uint32_t all = replicas_of(bucket.dealt) | (own_samples(bucket) ? mask({kTensor}) : 0),
-                   near = shards_of(bucket.dealt);
-    const Bytes bytes = Bytes{split_.gradients.element} * bucket.elements;
     stage.reduced[i] = gradient;
-    if (!scatters_each(bucket))
-      stage.reduced[i] = of_bucket(stage, bucket, scatters ? CollKind::reduce_scatter : CollKind::all_reduce,
-                                   scatters ? near : all, bytes, Payload::gradients,
-                                   (scatters ? "reduce-scatter " : "all-reduce ") + bucket.name)
+    if (!scatters) stage.reduced[i] = stage.sums[i].begin(stage.role, gradient);
+    if (scatters && !scatters_each(bucket))
+      stage.reduced[i] = of_bucket(stage, bucket, CollKind::reduce_scatter, shards_of(bucket.dealt),
+                                   bucket.bytes, Payload::gradients, "reduce-scatter " + bucket.name)
                              .after(gradient)
                              .micro(slot.micro_batch);
     if (!scatters || !last || split_.holders(bucket.dealt) == bucket.shards) return;
     const bool shared = split_.size[kTensor] * split_.size[kExpert] * split_.size[kContext] > 1;
-    stage.reduced[i] = of_bucket(stage, bucket, CollKind::all_reduce, all & ~near, gradients(bucket),
-                                 Payload::shard, "all-reduce shard of " + bucket.name)
-                           .on(shared ? Lane::reduce : Lane::comm)
-                           .after(stage.reduced[i])
-                           .micro(slot.micro_batch);
+    stage.reduced[i] =
+        of_bucket(stage, bucket, CollKind::all_reduce, summed_over(bucket) & ~shards_of(bucket.dealt),
+                  bucket.share_bytes(), Payload::shard, "all-reduce shard of " + bucket.name)
+            .on(shared ? Lane::reduce : Lane::comm)
+            .after(stage.reduced[i])
+            .micro(slot.micro_batch);
   }
 
   /// All of a passage, one op after another: a call of the routine that its ops become when it is written
@@ -401,8 +397,24 @@ class Hybrid {
     if (step.kind != PassageStep::Kind::compute) return;
     if (!e.first_compute.valid()) e.first_compute = op;
     stage.last_compute = e.last_compute = op;
-    if (!stage.sums.empty() && reduces(e.slot))
-      sum_reached(stage.role, stage.buckets, stage.sums, e, stage.reduced);
+    if (compresses() && reduces(e.slot)) sum_reached(stage.role, stage.buckets, stage.sums, e, stage.reduced);
+  }
+
+  /// All of a chunk's first forward, with the updates of its parameters: each in front of what reads them.
+  void emit_updating(Stage& stage, Emission& e) {
+    const auto update_before = [&](uint32_t layer) {
+      for (std::size_t i = stage.buckets.size(); i-- > 0;) {
+        const StageBucket& b = stage.buckets[i];
+        if (b.chunk == e.slot.chunk && b.layers.first < layer && !stage.updated[i].valid())
+          stage.updated[i] = update(stage, i);
+      }
+    };
+    while (!e.ended()) {
+      const PassageStep& step = e.passage->steps[e.ops.size()];
+      if (step.kind == PassageStep::Kind::compute) update_before(step.layers.end());
+      emit_turn(stage, e);
+    }
+    update_before(UINT32_MAX);
   }
 
   /// The op of the passage's next step, which waits for what it needs of the same passage.
@@ -439,7 +451,7 @@ class Hybrid {
   OpHandle on_bucket(Stage& stage, const PassageStep& step) {
     const StageBucket& bucket = stage.buckets[step.bucket];
     const bool gathers = step.kind == PassageStep::Kind::gather;
-    const Bytes bytes = gathers ? step.bytes : Bytes{split_.gradients.element} * bucket.elements;
+    const Bytes bytes = gathers ? step.bytes : bucket.bytes;
     const OpHandle op = of_bucket(stage, bucket, step.collective, shards_of(bucket.dealt), bytes,
                                   gathers ? Payload::parameters : Payload::gradients, step.label);
     if (gathers && !stage.gathered[step.bucket].valid()) stage.gathered[step.bucket] = op;
@@ -465,27 +477,13 @@ class Hybrid {
     return split_.whole_experts ? mask({kExpert, kTensor}) : mask({kExpert});
   }
 
-  /// Gradients of a weight with copies, or of each replica's share of it, are summed over the stages that
-  /// have one, when nothing else is sent or received any more: each sends its own to the others, and adds
-  /// theirs.
+  /// Of each replica's share, when nothing else is sent or received any more.
   void sum_copies(Stage& stage) {
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const StageBucket& bucket = stage.buckets[i];
-      if (!bucket.tied) continue;
-      const WeightHolder own{stage.index, bucket.layer};
-      OpId done = split_.holders(false) > 1 ? stage.reduced[i] : stage.made[i];
-      for (const bool sends : {true, false}) {
-        for (const CopyWay& way : copy_ways_) {
-          if ((sends ? way.from : way.to) != own) continue;
-          const Bytes bytes = b_.program().channels[way.channel].key_bytes[0];
-          const OpHandle op =
-              sends
-                  ? stage.role.send(way.channel, 0, bytes, "send gradients of " + bucket.name).on(Lane::send)
-                  : stage.role.recv(way.channel, 0, "add gradients of " + bucket.name).on(Lane::recv);
-          done = OpHandle(op).of(Payload::tied_gradients, 0).after(done);
-        }
-      }
-      stage.reduced[i] = done;
+      if (bucket.tied)
+        stage.reduced[i] = copies_.sum(stage.role, {stage.index, bucket.layers.first}, bucket.name,
+                                       split_.holders(false) > 1 ? stage.reduced[i] : stage.made[i]);
     }
   }
 
@@ -496,7 +494,7 @@ class Hybrid {
     std::vector<std::size_t> of;
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const int64_t before = elements;
-      elements += elements_in_parts(*stage.graph, stage.buckets[i]);
+      elements += elements_in_parts(stage.buckets[i]);
       if (elements > before) of.push_back(i);
     }
     if (of.empty() || split_.samples) return;
@@ -513,20 +511,15 @@ class Hybrid {
 
   OpId update(Stage& stage, std::size_t i) {
     const StageBucket& bucket = stage.buckets[i];
-    const bool host = work_.offload.optimizer;
     std::vector<Kernel> kernels;
-    for (const Parameter& tensor : bucket.tensors)
-      append_update(kernels, *work_.optimizer, tensor, bucket.share_of(tensor.elements));
+    for (const TensorPart& t : bucket.tensors)
+      append_update(kernels, *work_.optimizer, *t.of, bucket.share_of(t.elements));
     OpId summed = stage.reduced[i];
-    if (host)
-      summed = stage.role.offload(bucket.key, gradients(bucket), "offload " + bucket.name)
+    if (work_.offload.optimizer)
+      summed = stage.role.offload(bucket.key, bucket.share_bytes(), "offload " + bucket.name)
                    .after(summed.valid() ? summed : stage.made[i]);
-    return stage.role
-        .compute({bucket.layers.first, bucket.layers.layers, Pass::update, std::move(kernels)},
-                 fmt::format("{} {}", work_.optimizer->updates() ? "update" : "await", bucket.name))
-        .on(host ? Lane::host : Lane::compute)
-        .of(bucket.shards > 1 ? Payload::shard : Payload::parameters, bucket.key)
-        .after(summed);
+    return add_update(stage.role, work_, bucket, bucket.shards > 1 ? Payload::shard : Payload::parameters,
+                      std::move(kernels), "update", summed);
   }
 
   void next_forward_after(Stage& stage, const StageBucket& bucket, OpId op) {
@@ -540,6 +533,9 @@ class Hybrid {
     finish_sums(stage.role, stage.sums, stage.reduced);
     sum_over_sequence(stage);
     sum_copies(stage);
+    for (std::size_t i = 0; i < stage.buckets.size() && by_need(); ++i)
+      stage.role.op(stage.updated[i]).after_last(stage.reduced[i]);
+    if (by_need()) return;
     std::vector<OpId> updated(stage.buckets.size());
     for (const bool tied : {false, true}) {  // the last gradients come last
       for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
@@ -586,8 +582,7 @@ class Hybrid {
   std::unique_ptr<Graph> whole_;                                          ///< all layers, shared
   std::vector<Stage> stages_;
   std::unique_ptr<StageMessages> messages_;
-  WeightCopies copies_;  ///< of an embedding's weight, itself first
-  std::vector<CopyWay> copy_ways_;
+  StageCopies copies_;
 };
 
 }  // namespace

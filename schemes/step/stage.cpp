@@ -120,7 +120,7 @@ class Writer {
   }
   /// A bucket of the layers' own, or with a weight of another unit that an output layer among them uses.
   bool needs(LayerRange layers, const StageBucket& bucket) const {
-    if (bucket.layer >= layers.first && bucket.layer < layers.end()) return true;
+    if (bucket.layers.first >= layers.first && bucket.layers.first < layers.end()) return true;
     for (uint32_t i = layers.first; i < layers.end() && !bucket.dealt; ++i) {
       const auto owner = in_.work->graph->tied_to(i);
       if (owner && *owner >= bucket.layers.first && *owner < bucket.layers.end()) return true;
@@ -179,13 +179,14 @@ int64_t whole_output(const Writer& w, uint32_t layer) {
   return checked_mul(elements(w.layer(layer).output), w.in().work->graph->shared_by(), "the activations");
 }
 
-/// Forward over `layers`; `gathered`: producers whose parts of the sequence are together already.
-void write_forward(Writer& w, LayerRange layers, bool again) {
-  std::vector<uint32_t> gathered;
+/// Forward over `layers`; `again`: for recomputation; `needed` as in forward_passage().
+void write_forward(Writer& w, LayerRange layers, bool again, const std::vector<uint32_t>& needed = {}) {
+  std::vector<uint32_t> gathered;  // producers whose parts of the sequence are together already
   w.set_again(again);
   for (uint32_t i = layers.first; i < layers.end(); ++i) {
     const Lowered& l = w.lowered(i);
     if (w.layer(i).type == nullptr) continue;
+    if (std::count(needed.begin(), needed.end(), i) > 0) w.close();
     for (const uint32_t from : w.layer(i).inputs) {
       if (l.input_join != Join::gather || std::count(gathered.begin(), gathered.end(), from) > 0) continue;
       gathered.push_back(from);
@@ -253,9 +254,8 @@ class Backward {
     if (w_.layer(i).type == nullptr) return;
     int32_t inputs = -1;  // the inputs of all partners, which the parameters' gradients need
     if (what_ != Slot::What::weights) {
-      const auto again = in_.work->recompute.selective() ? kernels_again(in_.work->recompute, w_.layer(i), l)
-                                                         : std::vector<Kernel>{};
-      if (!again.empty()) w_.compute(i, pass_of_data(), parts(), again);
+      if (const auto again = in_.work->again_alone(i); !again.empty())
+        w_.compute(i, pass_of_data(), parts(), again);
       if (l.output_join == Join::scatter)
         w_.close(w_.join(CollKind::all_gather, i, whole_output(w_, i), true));
       if (what_ == Slot::What::backward) inputs = gather_inputs(i);
@@ -338,12 +338,6 @@ std::vector<LayerRange> units_of(const Graph& graph, LayerRange layers) {
   return out;
 }
 
-std::string range_name(const Graph& graph, LayerRange layers) {
-  const std::string& first = graph.layers()[layers.first].name;
-  const std::string& last = graph.layers()[layers.end() - 1].name;
-  return first == last ? first : first + ".." + last;
-}
-
 std::string label_of(const Graph& graph, const PassageStep& step) {
   const std::string range = range_name(graph, step.layers);
   if (step.kind == PassageStep::Kind::gather) return "all-gather " + range;
@@ -364,10 +358,10 @@ std::string label_of(const Graph& graph, const PassageStep& step) {
   return fmt::format("{} {}", what, range);
 }
 
-Passage forward_passage(const ChunkInput& in) {
+Passage forward_passage(const ChunkInput& in, const std::vector<uint32_t>& needed) {
   Writer w(in);
   if (!in.gathers) {
-    write_forward(w, in.layers, false);
+    write_forward(w, in.layers, false, needed);
     return std::move(w.out());
   }
   const auto units = units_of(*in.work->graph, in.layers);
@@ -384,79 +378,58 @@ Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vecto
   return Backward(in, what, cuts).run();
 }
 
-ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts) {
+ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts,
+                          const std::vector<uint32_t>& needed) {
   using What = Slot::What;
   ChunkInput rest = in;
   rest.gathers = in.gathers && !in.gathers_once;
   ChunkPassages out{forward_passage(rest), backward_passage(rest, What::backward),
                     backward_passage(rest, What::backward, cuts), backward_passage(rest, What::data),
                     backward_passage(rest, What::weights, cuts)};
-  if (in.gathers_once) out.first = forward_passage(in);
+  if (in.gathers_once || !needed.empty()) out.first = forward_passage(in, needed);
   return out;
 }
 
-namespace {
-
-/// Buckets of one chunk, tensor by tensor.
-struct ChunkBuckets {
-  std::vector<StageBucket>& out;
-  int32_t chunk;
-  bool dealt;
-  bool open = false;
-
-  void add(uint32_t layer, const Parameter& p, bool tied) {
-    if (!open || tied) out.push_back({0, "", {layer, 1}, chunk, layer});
-    open = !tied;
-    StageBucket& b = out.back();
-    b.dealt = dealt;
-    b.in_parts = p.in_parts;
-    b.tied = tied;
-    b.layers = {layer, b.layers.end() - layer};
-    b.layer = layer;
-    b.elements = checked_add(b.elements, p.elements, "the number of parameters");
-    b.tensors.push_back(p);
-  }
-};
-
-/// Of a range of layers, the experts' or all others'; `apart`: these are told apart.
-void add_buckets(ChunkBuckets buckets, const Graph& slice, LayerRange range, Bytes limit, bool apart,
-                 const std::vector<uint32_t>& tied) {
-  for (uint32_t i = range.end(); i-- > range.first;) {
-    const auto& parameters = slice.layers()[i].parameters;
-    if (std::count(tied.begin(), tied.end(), i) > 0 &&
-        !buckets.dealt) {  // the last tensor is first in the vector
-      for (std::size_t p = parameters.size(); p-- > 0;) buckets.add(i, parameters[p], p == 0);
-      continue;
-    }
-    for (const Parameter& p : parameters) {
-      if (!apart || p.dealt == buckets.dealt) buckets.add(i, p, false);
-    }
-    if (buckets.open && buckets.out.back().elements >= limit.n) buckets.open = false;
-  }
-}
-
-}  // namespace
-
 std::vector<StageBucket> stage_buckets(Builder& builder, uint32_t role, const Graph& slice,
-                                       const std::vector<LayerRange>& chunks, Bytes limit, int64_t element,
-                                       bool apart, const std::vector<uint32_t>& tied, bool by_unit) {
+                                       const std::vector<LayerRange>& chunks, const StageBucketRule& rule) {
   std::vector<StageBucket> out;
-  const Bytes elements{limit.n / element + (limit.n % element != 0 ? 1 : 0)};
+  GivenBuckets given(rule.given, builder.program());
+  const auto fill = [&](LayerRange layers, int32_t chunk, bool dealt) {
+    BucketFiller filler(out, rule.element, rule.partition.n / rule.element);
+    for (const TensorPart& t : tensors_of(slice, layers)) {
+      const bool last = t.of == &slice.layers()[t.layer].parameters.front();  // of its layer
+      const bool tied = !dealt && std::count(rule.tied.begin(), rule.tied.end(), t.layer) > 0,
+                 own = tied && last;
+      const std::size_t before = out.size();
+      if (own) filler.close();
+      const auto full = [&](int64_t part) {
+        return given.any() ? given.end_with(part) || own : own || rule.by_tensor;
+      };
+      if (tied || !rule.apart || t.of->dealt == dealt) filler.add(t, full, own);
+      for (std::size_t i = before; i < out.size(); ++i) {
+        out[i].chunk = chunk;
+        out[i].dealt = dealt;
+        out[i].tied = own;
+      }
+      if (last && filler.open() && !given.any() && !rule.by_unit && out.back().bytes >= rule.limit)
+        filler.close();
+    }
+  };
   for (const bool dealt : {false, true}) {
-    if (dealt && !apart) break;
+    if (dealt && !rule.apart) break;
     for (auto chunk = static_cast<int32_t>(chunks.size()); chunk-- > 0;) {
       const LayerRange all = chunks[static_cast<std::size_t>(chunk)];
-      const auto units = by_unit ? units_of(slice, all) : std::vector{all};
-      for (std::size_t u = units.size(); u-- > 0;)
-        add_buckets({out, chunk, dealt}, slice, units[u], by_unit ? Bytes{INT64_MAX} : elements, apart, tied);
+      const auto units = rule.by_unit ? units_of(slice, all) : std::vector{all};
+      for (std::size_t u = units.size(); u-- > 0;) fill(units[u], chunk, dealt);
     }
   }
   for (StageBucket& b : out) {
     b.key = builder.bucket(b.elements, role);
     b.name = (b.dealt ? "experts of " : "") + range_name(slice, b.layers);
+    b.in_parts = b.tensors.back().of->in_parts;
   }
   std::stable_sort(out.begin(), out.end(), [](const StageBucket& a, const StageBucket& b) {
-    return a.chunk != b.chunk ? a.chunk > b.chunk : a.layer > b.layer;
+    return a.chunk != b.chunk ? a.chunk > b.chunk : a.layers.first > b.layers.first;
   });
   return out;
 }
@@ -469,11 +442,9 @@ Bytes bytes_of_outputs(const Workload& work, const Graph& graph, const std::vect
   return sum;
 }
 
-int64_t elements_in_parts(const Graph& slice, const StageBucket& bucket) {
+int64_t elements_in_parts(const StageBucket& bucket) {
   int64_t sum = 0;
-  for (uint32_t l = bucket.layers.first; l < bucket.layers.end() && !bucket.dealt; ++l) {
-    for (const Parameter& p : slice.layers()[l].parameters) sum += p.in_parts ? p.elements : 0;
-  }
+  for (const TensorPart& t : bucket.tensors) sum += t.of->in_parts && !bucket.dealt ? t.elements : 0;
   return sum;
 }
 

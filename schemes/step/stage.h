@@ -8,6 +8,7 @@
 #include "schemes/program/builder.h"
 #include "schemes/schedules/pipeline_schedule.h"
 #include "schemes/setup/scheme.h"
+#include "schemes/step/buckets.h"
 
 namespace tandem::schemes {
 
@@ -68,20 +69,11 @@ struct Emission {
   }
 };
 
-/// "decoder.0.qkv..decoder.0.down"; of a single layer its name.
-std::string range_name(const Graph& graph, LayerRange layers);
 /// Of a step's op: "forward decoder.0.qkv".
 std::string label_of(const Graph& graph, const PassageStep& step);
 
-/// Gradients of a stage that are communicated and updated together.
-struct StageBucket {
-  uint32_t key = 0;  ///< index into Program::buckets
-  std::string name;
-  LayerRange layers;   ///< that its tensors belong to
-  int32_t chunk = 0;   ///< in which the last of its gradients is made, ...
-  uint32_t layer = 0;  ///< ... by this layer
-  int64_t elements = 0;
-  std::vector<Parameter> tensors = {};
+struct StageBucket : SummedBucket {
+  int32_t chunk = 0;      ///< in which the last of its gradients is made, by the first of its layers
   bool dealt = false;     ///< of dealt experts, else of all other layers
   bool in_parts = false;  ///< Parameter::in_parts
   bool tied = false;      ///< the one tensor of which another stage has a copy
@@ -89,13 +81,15 @@ struct StageBucket {
   bool kept = false;      ///< those stay from forward to backward
   int64_t shards = 1;     ///< that its update is cut into
   int64_t share_of(int64_t count) const { return (count + shards - 1) / shards; }
+  /// Of the gradients of a device's share.
+  Bytes share_bytes() const { return Bytes{bytes.n / elements} * share_of(elements); }
 };
 
 /// Of one micro-batch, the outputs of these layers together. O(layers).
 Bytes bytes_of_outputs(const Workload& work, const Graph& graph, const std::vector<uint32_t>& layers);
 /// Of the bucket's parameters those that devices make gradients of for parts of the sequence
-/// (Parameter::in_parts). O(layers).
-int64_t elements_in_parts(const Graph& slice, const StageBucket& bucket);
+/// (Parameter::in_parts). O(tensors).
+int64_t elements_in_parts(const StageBucket& bucket);
 
 /// Where gradients of a bucket are there.
 struct Cut {
@@ -119,8 +113,8 @@ struct ChunkInput {
 /// Ranges of layers whose parameters are gathered together: repeated blocks, and what lies between them.
 std::vector<LayerRange> units_of(const Graph& graph, LayerRange layers);
 
-/// All layers' forward.
-Passage forward_passage(const ChunkInput& in);
+/// All layers' forward. `needed`: layers in front of which a step ends.
+Passage forward_passage(const ChunkInput& in, const std::vector<uint32_t>& needed = {});
 /// Backward: of everything, of the inputs' gradients alone (`data`) or of the parameters' alone (`weights`).
 /// The gradients of parameters are made after those of the inputs where partners sum the latter, under that
 /// sum. At each layer of `cuts` (decreasing) a step ends when its parameters' gradients are there. Of buckets
@@ -129,7 +123,8 @@ Passage forward_passage(const ChunkInput& in);
 Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<Cut>& cuts = {});
 
 /// Those over one chunk; the last of its micro-batches ends a step where the cuts are reached.
-/// `first`: forward of the first, where parameters are gathered once a step.
+/// `first`: forward of the first, where parameters are gathered once a step, or a step ends in front of each
+/// layer of `needed`.
 struct ChunkPassages {
   Passage forward, backward, last, data, weights, first = {};
   Passage& backward_of(Slot::What what, bool is_last) {
@@ -139,15 +134,24 @@ struct ChunkPassages {
                                          : backward;
   }
 };
-ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts);
+ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts,
+                          const std::vector<uint32_t>& needed = {});
 
-/// Buckets of a stage in the order in which their gradients are made: the last chunk's last layer first. A
-/// bucket closes at `limit` bytes of `element` bytes each, or where `by_unit` with each of units_of() alone,
-/// and after each chunk. Where `apart`, experts have their own buckets, after all others in the role's
-/// flat vector. So has, at its place, the first tensor of each layer of `tied`. Adds them to the program.
+/// How gradients of a stage are grouped.
+struct StageBucketRule {
+  Bytes limit;                      ///< with the layer that reaches it a bucket closes
+  int64_t element = 4;              ///< bytes of one gradient
+  Bytes partition = {};             ///< as BucketRule's
+  bool by_tensor = false;           ///< each tensor is one
+  bool by_unit = false;             ///< each of units_of() is one, whatever its size
+  bool apart = false;               ///< experts have their own, after all others in the role's flat vector
+  std::vector<uint32_t> tied = {};  ///< layers whose first tensor has its own, at its place, and is not cut
+  std::vector<int64_t> given = {};  ///< Workload::buckets
+};
+
+/// Buckets of a stage in the order in which their gradients are made: the last chunk's last layer first. None
+/// goes beyond a chunk. Adds them to the program.
 std::vector<StageBucket> stage_buckets(Builder& builder, uint32_t role, const Graph& slice,
-                                       const std::vector<LayerRange>& chunks, Bytes limit, int64_t element,
-                                       bool apart = false, const std::vector<uint32_t>& tied = {},
-                                       bool by_unit = false);
+                                       const std::vector<LayerRange>& chunks, const StageBucketRule& rule);
 
 }  // namespace tandem::schemes

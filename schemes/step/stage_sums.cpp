@@ -3,14 +3,6 @@
 
 namespace tandem::schemes {
 
-std::vector<BucketSum> stage_sums(const SumRule& rule, const Graph& graph, const Builder& builder,
-                                  const std::vector<StageBucket>& buckets) {
-  std::vector<BucketSum> out;
-  for (const StageBucket& b : buckets)
-    out.emplace_back(rule, graph, builder, SummedBucket{b.key, b.name, b.layers, b.elements, {}});
-  return out;
-}
-
 void sum_reached(RoleBuilder& role, const std::vector<StageBucket>& buckets,
                  const std::vector<BucketSum>& sums, const Emission& pass, std::vector<OpId>& reduced) {
   const auto latest = static_cast<int32_t>(pass.ops.size()) - 1;
@@ -25,6 +17,15 @@ void sum_reached(RoleBuilder& role, const std::vector<StageBucket>& buckets,
 void finish_sums(RoleBuilder& role, const std::vector<BucketSum>& sums, std::vector<OpId>& reduced) {
   for (std::size_t i = 0; i < sums.size(); ++i) reduced[i] = sums[i].finish(role, reduced[i]);
   for (std::size_t i = 0; i < sums.size(); ++i) reduced[i] = sums[i].unpack(role, reduced[i]);
+}
+
+std::vector<uint32_t> order_on(const std::vector<StageBucket>& buckets, const std::vector<uint32_t>& order) {
+  std::vector<uint32_t> out;
+  for (const uint32_t key : order) {
+    for (uint32_t i = 0; i < buckets.size(); ++i)
+      if (buckets[i].key == key) out.push_back(i);
+  }
+  return out;
 }
 
 }  // namespace tandem::schemes

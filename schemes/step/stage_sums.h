@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Compressed sums of a stage's gradients, under its last backward passes.
+// Sums of a stage's gradients under its last backward passes: compressed, and in a given order.
 #include <vector>
 
 #include "schemes/step/bucket_sum.h"
@@ -8,9 +8,6 @@
 
 namespace tandem::schemes {
 
-/// One for each bucket. `graph`: what a device of the stage holds.
-std::vector<BucketSum> stage_sums(const SumRule& rule, const Graph& graph, const Builder& builder,
-                                  const std::vector<StageBucket>& buckets);
 /// Right after the latest op of a backward pass: compresses the gradients that it has completed, and begins
 /// their sums, which `reduced` [bucket] gets.
 void sum_reached(RoleBuilder& role, const std::vector<StageBucket>& buckets,
@@ -18,5 +15,8 @@ void sum_reached(RoleBuilder& role, const std::vector<StageBucket>& buckets,
 /// Before the updates: ends all sums and makes gradients of them; `reduced` becomes what these are there
 /// with.
 void finish_sums(RoleBuilder& role, const std::vector<BucketSum>& sums, std::vector<OpId>& reduced);
+
+/// Of the program's buckets in `order` those of the stage, as indices into `buckets`; empty: as that is.
+std::vector<uint32_t> order_on(const std::vector<StageBucket>& buckets, const std::vector<uint32_t>& order);
 
 }  // namespace tandem::schemes

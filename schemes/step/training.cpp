@@ -13,28 +13,8 @@ namespace tandem::schemes {
 
 namespace {
 
-/// Which layers' outputs need a gradient: those with parameters, and all that read from such.
-std::vector<bool> trainable(const std::vector<Layer>& layers) {
-  std::vector<bool> out(layers.size());
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    out[i] = !layers[i].parameters.empty();
-    for (const uint32_t in : layers[i].inputs) out[i] = out[i] || out[in];
-  }
-  return out;
-}
-
 void append(std::vector<Kernel>& to, const std::vector<Kernel>& from) {
   to.insert(to.end(), from.begin(), from.end());
-}
-
-/// Kernels of one layer's backward. The gradient of its input is left out where nothing before it learns.
-void append_backward(std::vector<Kernel>& to, const Workload& work, std::size_t layer,
-                     const std::vector<bool>& learns) {
-  const auto& inputs = work.graph->layers()[layer].inputs;
-  const Lowered& lowered = work.layers[layer];
-  if (std::any_of(inputs.begin(), inputs.end(), [&](uint32_t in) { return learns[in]; }))
-    append(to, lowered.backward_data);
-  append(to, lowered.backward_weights);
 }
 
 /// The layer's sums of statistics in a pass, of which `before` kernels of the list come before its own.
@@ -82,46 +62,6 @@ std::vector<Segment> merged(std::vector<Segment> segments, std::size_t count, co
   return out;
 }
 
-struct Tensor {
-  uint32_t segment, layer;
-  int64_t elements;
-  Bytes frozen;
-  const Parameter* of = nullptr;  ///< null: frozen
-  bool is_vector() const { return of != nullptr && of->rows == 0; }
-};
-
-/// Tensors longer than `most` elements in equal parts; 0: nothing is cut.
-std::vector<Tensor> cut(const std::vector<Tensor>& tensors, int64_t most) {
-  if (most <= 0) return tensors;
-  std::vector<Tensor> out;
-  for (const Tensor& t : tensors) {
-    const int64_t parts = std::max<int64_t>(1, (t.elements + most - 1) / most);
-    for (int64_t i = 0; i < parts; ++i) {
-      out.push_back(t);
-      out.back().elements = t.elements / parts + (i < t.elements % parts ? 1 : 0);
-      if (i > 0) out.back().frozen = {};
-    }
-  }
-  return out;
-}
-
-/// All tensors in the order in which their gradients appear; frozen ones too, where they are gathered.
-std::vector<Tensor> backward_order(const std::vector<Segment>& segments, const std::vector<Layer>& layers,
-                                   int64_t of_frozen) {
-  std::vector<Tensor> out;
-  for (std::size_t s = segments.size(); s-- > 0;) {
-    for (uint32_t l = segments[s].layer + segments[s].layers; l-- > segments[s].layer;) {
-      const auto& parameters = layers[l].parameters;
-      for (std::size_t p = parameters.size(); p-- > 0;) {
-        out.push_back({static_cast<uint32_t>(s), l, parameters[p].elements, {}, &parameters[p]});
-      }
-      if (of_frozen > 0 && !layers[l].frozen.empty())
-        out.push_back({static_cast<uint32_t>(s), l, 0, layers[l].frozen_bytes(of_frozen)});
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, int64_t elements, int64_t count) {
@@ -135,6 +75,16 @@ void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, const Pa
   if (!optimizer.orthogonal || tensor.hidden == 0) return append_update(to, optimizer, elements, 1);
   for (const Kernel& k : update_kernels(optimizer, tensor))
     to.push_back(elements < tensor.elements ? part_of_update(k, elements, tensor.elements) : k);
+}
+
+OpHandle add_update(RoleBuilder& role, const Workload& work, const SummedBucket& bucket, Payload of,
+                    std::vector<Kernel> kernels, std::string_view label, OpId after) {
+  return role
+      .compute({bucket.layers.first, bucket.layers.layers, Pass::update, std::move(kernels)},
+               fmt::format("{} {}", work.optimizer->updates() ? label : "await", bucket.name))
+      .on(work.offload.optimizer ? Lane::host : Lane::compute)
+      .of(of, bucket.key)
+      .after(after);
 }
 
 Kernel accumulation_kernel(int64_t elements, int64_t micro_batches) {
@@ -176,7 +126,6 @@ Training::Training(RoleBuilder& role, const Workload& work, const BucketRule& ru
 
 void Training::split_into_segments() {
   const auto& layers = work_.graph->layers();
-  const std::vector<bool> learns = trainable(layers);
   bool has_parameters = true;  // of the segment being filled
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const bool learned = !layers[i].parameters.empty();
@@ -196,9 +145,10 @@ void Training::split_into_segments() {
         joined(segment.forward_sums, sums_of(lowered.forward_exchanges, 0), segment.forward.size());
     append(segment.forward, lowered.forward);
     std::vector<Kernel> backward;
-    if (work_.recompute.selective()) append(backward, kernels_again(work_.recompute, layers[i], lowered));
+    append(backward, work_.again_alone(static_cast<uint32_t>(i)));
     const auto sums = sums_of(lowered.backward_exchanges, backward.size());
-    append_backward(backward, work_, i, learns);
+    append(backward, lowered.backward_data);
+    append(backward, lowered.backward_weights);
     if (accumulation_.micro_batches > 1 && !accumulation_.of_shards && !sums_on_host()) {
       for (const Parameter& p : layers[i].parameters)
         backward.push_back(accumulation_kernel(p.elements, accumulation_.micro_batches));
@@ -249,60 +199,47 @@ uint32_t Training::reads_from(uint32_t segment) const {
 }
 
 void Training::fill_buckets(const BucketRule& rule) {
-  const auto& layers = work_.graph->layers();
-  std::map<int64_t, int64_t> sizes;  // elements -> tensors, of the open bucket
-  uint32_t highest = 0;
-  bool open = false;
-  const auto close = [&] {
-    GradientBucket& b = buckets_.back();
-    b.layers = highest - b.layer + 1;
-    b.key = role_.builder().bucket(b.elements);
-    b.name = layers[b.layer].name + (b.layers > 1 ? ".." + layers[highest].name : "");
-    for (const auto& [elements, count] : sizes) append_update(b.update, *work_.optimizer, elements, count);
-    sizes.clear();
-    open = false;
-  };
+  const Graph& graph = *work_.graph;
+  const auto& layers = graph.layers();
   const bool by_block = rule.by_block && has_blocks();
-  const auto full = [&] {
+  const auto full = [&](int64_t) {
     const GradientBucket& b = buckets_.back();
     const std::size_t i = buckets_.size() - 1;
     if (!work_.buckets.empty()) return b.elements >= (i < work_.buckets.size() ? work_.buckets[i] : 1);
     return !by_block && b.bytes + b.frozen >= (i == 0 ? rule.first : rule.rest);
   };
-  const int64_t most = rule.partition.n / rule.element;
+  BucketFiller filler(buckets_, rule.element, rule.partition.n / rule.element);
   bool thin = true;  // nothing but vectors so far: they go with the neighbouring block
-  for (const Tensor& t : cut(backward_order(segments_, layers, rule.frozen), most)) {
-    if (open && by_block && !thin && block_of(layers[t.layer]) != block_of(layers[buckets_.back().layer]))
-      close();
-    if (open && most > 0 && buckets_.back().elements + t.elements > most) close();
-    if (!open) {
-      buckets_.emplace_back();
-      highest = t.layer;
-      open = thin = true;
-    }
-    thin = thin && block_of(layers[t.layer]).empty() && t.is_vector();
-    GradientBucket& b = buckets_.back();
-    b.layer = t.layer;
-    b.segment = t.segment;
-    b.elements = checked_add(b.elements, t.elements, "the number of parameters");
-    b.frozen += t.frozen;
-    b.bytes = Bytes{rule.element} * b.elements;
-    if (t.of != nullptr && t.of->hidden > 0 && work_.optimizer->orthogonal)
-      append_update(b.update, *work_.optimizer, *t.of, t.elements);
-    else if (t.elements > 0)
-      ++sizes[t.elements];
-    if (b.elements > 0 && full()) close();
+  for (const TensorPart& t : tensors_of(graph, {0, static_cast<uint32_t>(layers.size())}, rule.frozen)) {
+    const std::string_view block = block_of(layers[t.layer]);
+    if (filler.open() && by_block && !thin && block != block_of(layers[buckets_.back().layers.first]))
+      filler.close();
+    thin = (thin || !filler.open()) && block.empty() && t.of != nullptr && t.of->rows == 0;
+    filler.add(t, full);
   }
-  if (!open) return;
-  if (buckets_.back().elements > 0) return close();
+  GradientBucket rest;
+  if (filler.open() && buckets_.back().elements == 0) {
+    rest = buckets_.back();
+    buckets_.pop_back();
+  }
+  for (GradientBucket& b : buckets_) {
+    b.key = role_.builder().bucket(b.elements);
+    b.name = range_name(graph, b.layers);
+    b.segment = segment_of(b.layers.first);
+    std::map<int64_t, int64_t> sizes;  // elements -> tensors
+    for (const TensorPart& t : b.tensors) {
+      if (t.of != nullptr && t.of->hidden > 0 && work_.optimizer->orthogonal)
+        append_update(b.update, *work_.optimizer, *t.of, t.elements);
+      else if (t.elements > 0)
+        ++sizes[t.elements];
+    }
+    for (const auto& [elements, count] : sizes) append_update(b.update, *work_.optimizer, elements, count);
+  }
+  if (rest.frozen.n == 0 || buckets_.empty()) return;
   // What is left stays as it is: it is gathered with the bucket before.
-  const GradientBucket rest = buckets_.back();
-  buckets_.pop_back();
-  if (buckets_.empty()) return;
   GradientBucket& b = buckets_.back();
-  b.layers += b.layer - rest.layer;
-  b.layer = rest.layer;
-  b.segment = rest.segment;
+  b.layers = {rest.layers.first, b.layers.end() - rest.layers.first};
+  b.segment = segment_of(rest.layers.first);
   b.frozen += rest.frozen;
 }
 
@@ -400,19 +337,14 @@ OpHandle Training::update_shard(const GradientBucket& bucket, int64_t elements, 
 
 OpHandle Training::update(const GradientBucket& bucket, std::string_view label, std::vector<Kernel> kernels,
                           int64_t elements, OpId sum) {
-  const bool host = work_.offload.optimizer;
-  const OpId awaited = host ? to_host(bucket, elements, sum) : sum;
-  return role_
-      .compute({bucket.layer, bucket.layers, Pass::update, std::move(kernels)},
-               fmt::format("{} {}", work_.optimizer->updates() ? label : "await", bucket.name))
-      .on(host ? Lane::host : Lane::compute)
-      .of(Payload::parameters, bucket.key)
-      .every(every())
-      .after(awaited);
+  const OpId awaited = work_.offload.optimizer ? to_host(bucket, elements, sum) : sum;
+  return add_update(role_, work_, bucket, Payload::parameters, std::move(kernels), label, awaited)
+      .every(every());
 }
 
 OpHandle Training::average(const GradientBucket& bucket, const Averaging& rule, OpId mean) {
-  Task task{bucket.layer, bucket.layers, Pass::update, {averaging_kernel(rule, bucket.elements)}};
+  Task task{
+      bucket.layers.first, bucket.layers.layers, Pass::update, {averaging_kernel(rule, bucket.elements)}};
   task.averaging = rule;
   return role_.compute(std::move(task), "average " + bucket.name)
       .of(Payload::parameters, bucket.key)
@@ -430,8 +362,8 @@ OpId Training::to_host(const GradientBucket& bucket, int64_t elements, OpId sum)
   if (!each) return down;
   next_backward_after(bucket, down);
   const OpId added = role_
-                         .compute({bucket.layer,
-                                   bucket.layers,
+                         .compute({bucket.layers.first,
+                                   bucket.layers.layers,
                                    Pass::backward_weights,
                                    {accumulation_kernel(elements, accumulation_.micro_batches)}},
                                   "add " + bucket.name)
@@ -517,7 +449,7 @@ void Training::next_backward_after(const GradientBucket& bucket, OpId op) {
   uint32_t segment = last_segment(bucket);
   for (uint32_t user = 0; user < work_.graph->layers().size(); ++user) {
     const auto owner = work_.graph->tied_to(user);
-    if (owner && *owner >= bucket.layer && *owner < bucket.layer + bucket.layers)
+    if (owner && *owner >= bucket.layers.first && *owner < bucket.layers.end())
       segment = std::max(segment, segment_of(user));
   }
   while (segment > bucket.segment && !backward_[segment].valid()) --segment;
@@ -532,8 +464,7 @@ uint32_t Training::segment_of(uint32_t layer) const {
 
 uint32_t Training::last_segment(const GradientBucket& bucket) const {
   uint32_t segment = bucket.segment;
-  while (segment + 1 < segments_.size() && segments_[segment + 1].layer < bucket.layer + bucket.layers)
-    ++segment;
+  while (segment + 1 < segments_.size() && segments_[segment + 1].layer < bucket.layers.end()) ++segment;
   return segment;
 }
 
@@ -544,7 +475,7 @@ bool Training::has_blocks() const {
 
 bool Training::in_root(const GradientBucket& bucket) const {
   const auto& layers = work_.graph->layers();
-  for (uint32_t i = bucket.layer; i < bucket.layer + bucket.layers; ++i) {
+  for (uint32_t i = bucket.layers.first; i < bucket.layers.end(); ++i) {
     if (!block_of(layers[i]).empty()) return false;
   }
   return true;

@@ -8,6 +8,7 @@
 
 #include "schemes/program/builder.h"
 #include "schemes/setup/scheme.h"
+#include "schemes/step/buckets.h"
 
 namespace tandem::schemes {
 
@@ -39,17 +40,10 @@ struct BucketRule {
   bool by_block = false;  ///< each repeated block is one, and what lies between them, whatever its size
 };
 
-/// Gradients that are communicated and updated together, filled in backward order as DDP does: the last
-/// bucket holds the first layers. Bucket 0 is ready first.
-struct GradientBucket {
-  uint32_t key = 0;                ///< index into Program::buckets
-  std::string name;                ///< "conv1" or "conv1..fc8": lowest and highest layer
-  uint32_t layer = 0, layers = 0;  ///< range of Graph::layers() that its tensors belong to
+/// Filled in backward order as DDP does: the last bucket holds the first layers. Bucket 0 is ready first.
+struct GradientBucket : SummedBucket {
   uint32_t segment = 0;  ///< the lowest segment with a tensor in it: its backward completes the bucket
-  int64_t elements = 0;
-  Bytes frozen;  ///< of weights between them that stay as they are: only gathered
-  Bytes bytes;
-  std::vector<Kernel> update;  ///< one launch per tensor; equal ones folded by `repeat`
+  std::vector<Kernel> update = {};  ///< one launch per tensor; equal ones folded by `repeat`
 };
 
 /// Gradients of several micro-batches are summed before the optimiser's step. A micro-batch is one iteration
@@ -172,6 +166,10 @@ void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, int64_t 
 /// The same for `elements` of one tensor, which an orthogonal optimiser treats by its form.
 void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, const Parameter& tensor,
                    int64_t elements);
+/// The optimiser's step on the parameters `of` the bucket, or on a device's shard: by the host where it is
+/// offloaded.
+OpHandle add_update(RoleBuilder& role, const Workload& work, const SummedBucket& bucket, Payload of,
+                    std::vector<Kernel> kernels, std::string_view label, OpId after);
 /// Adds the gradients of one tensor to those of the micro-batches before; the first has none before it, so
 /// this is the mean over a step.
 Kernel accumulation_kernel(int64_t elements, int64_t micro_batches);
@@ -194,9 +192,18 @@ inline constexpr OptionSpec kGradientsOption{
     "format in which gradients travel; auto = that of the activations", "fp32|fp16|auto"};
 int64_t gradient_bytes(const Options& options, Precision precision);
 
+/// As Horovod makes its sums.
+inline constexpr OptionSpec kCycleOption{
+    "cycle", OptionSpec::Type::time, "0s",
+    "a coordinator looks this often which gradients all workers have, and sums them together, at most a "
+    "bucket at once (HOROVOD_CYCLE_TIME; bucket is HOROVOD_FUSION_THRESHOLD); 0s = every bucket when it is "
+    "full"};
 /// Buckets that are cut, and of which that many bytes are under way at once (schemes/step/bucket_order.h).
 inline constexpr OptionSpec kPartitionOption{"partition", OptionSpec::Type::bytes, "0B",
                                              "larger buckets and tensors are cut; 0B = they stay whole"};
+inline constexpr OptionSpec kPriorityOption{
+    "priority", OptionSpec::Type::flag, "off",
+    "of what is ready sum what the next forward needs first, which waits for its own layer alone"};
 inline constexpr OptionSpec kCreditOption{
     "credit", OptionSpec::Type::bytes, "0B",
     "priority: bytes that are under way before the next are chosen; 0B = one bucket"};

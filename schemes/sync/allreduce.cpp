@@ -37,9 +37,7 @@ class Reductions {
     sum_.axes = all_axes(mesh_);
     sum_.members = workers_;
     sum_.every = t_.every();
-    for (const GradientBucket& b : t_.buckets())
-      sums_.emplace_back(sum_, *work.graph, builder,
-                         SummedBucket{b.key, b.name, {b.layer, b.layers}, b.elements, b.bytes});
+    for (const GradientBucket& b : t_.buckets()) sums_.emplace_back(sum_, *work.graph, builder, b);
   }
 
   void run(Builder& builder) {
@@ -120,20 +118,6 @@ class Reductions {
   std::vector<OpId> ready_, reduced_;  ///< [bucket]
 };
 
-void refuse_priority(const Options& o, const Workload& work) {
-  if (!o.flag("priority")) return;
-  const auto refuse = [](std::string_view with) {
-    throw InputError(
-        fmt::format("allreduce: priority=on updates layer by layer as soon as its sums are made, "
-                    "which {} does not",
-                    with));
-  };
-  if (o.text("update") == "all") refuse("update=all");
-  if (o.count("accumulate") > 1) refuse("accumulate");
-  if (o.text("compression") != "none") refuse("compression");
-  if (work.offload.any()) refuse("offloading");
-}
-
 void refuse_unsupported(const Options& o, const Cluster& cluster) {
   const std::string &algorithm = o.text("algorithm"), &compression = o.text("compression");
   if (algorithm == "auto") return;
@@ -154,7 +138,11 @@ void refuse_unsupported(const Options& o, const Cluster& cluster) {
 
 Program compile_allreduce(const Workload& work, const Cluster& cluster, const Options& o) {
   if (cluster.devices > 1) refuse_unsupported(o, cluster);
-  refuse_priority(o, work);
+  if (o.flag("priority"))
+    refuse_with_priority("allreduce", {{o.text("update") == "all", "update=all"},
+                                       {o.count("accumulate") > 1, "accumulate"},
+                                       {o.text("compression") != "none", "compression"},
+                                       {work.offload.any(), "offloading"}});
   Builder b;
   Reductions(b, work, cluster, o).run(b);
   return b.finish();
@@ -172,11 +160,7 @@ void register_allreduce(Registry<Scheme>& registry) {
        {{"algorithm", Type::choice, "auto", "how the sum is made (tandem list collectives)", algorithms},
         {"bucket", Type::bytes, "25MiB", "gradients reduced together; 0B = every tensor on its own"},
         {"first-bucket", Type::bytes, "0B", "size of the first bucket to be ready; 0B = as the others"},
-        {"cycle", Type::time, "0s",
-         "a coordinator looks this often which gradients all workers have, and sums them together, at most a "
-         "bucket at once (HOROVOD_CYCLE_TIME; bucket is HOROVOD_FUSION_THRESHOLD); 0s = every bucket when it "
-         "is "
-         "full"},
+        kCycleOption,
         {"overlap", Type::flag, "on", "reduce while backward goes on, or after it"},
         {"update", Type::choice, "bucket",
          "what an update waits for: the sum of its own gradients, or of all (one step of the optimiser, "
@@ -188,8 +172,7 @@ void register_allreduce(Registry<Scheme>& registry) {
          "matrices",
          "none|fp16|int8|topk|powersgd"},
         kPartitionOption,
-        {"priority", Type::flag, "off",
-         "of what is ready sum what the next forward needs first, which waits for its own layer alone"},
+        kPriorityOption,
         kCreditOption,
         kDensityOption,
         kRankOption,

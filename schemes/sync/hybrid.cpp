@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "schemes/schedules/pipeline_schedule.h"
+#include "schemes/step/bucket_order.h"
 #include "schemes/step/compression.h"
 #include "schemes/step/grid_options.h"
 #include "schemes/step/split_program.h"
@@ -34,10 +35,34 @@ Compression compression_of(const Options& o, const GridSplit& split) {
   return read_compression(o);
 }
 
+/// A coordinator makes buckets as gradients get ready, of tensors.
+void coordinate(GradientTravel& gradients, const Options& o, const GridSplit& split) {
+  if (split.holders(false) == 1) return;
+  const auto refuse = [&](std::string_view why) {
+    throw InputError(fmt::format("hybrid: cycle={} {}", o.text("cycle"), why));
+  };
+  if (split.sharding > 0) refuse("is of gradients that are summed whole: sharding=none");
+  if (split.size[kExpert] > 1) refuse("is of gradients that all replicas make: expert=1");
+  if (o.text("compression") != "none") refuse("is of gradients as they are: compression=none");
+  if (gradients.first_buckets) refuse("needs the size of what is summed at once: bucket=64MiB");
+  gradients.by_tensor = true;
+  gradients.late = !o.flag("overlap-reduce");
+}
+
 Program compile_hybrid(const Workload& work, const Cluster& cluster, const Options& o) {
   GridSplit split = hybrid_split(o, cluster.devices);
   set_gradient_bytes(split, gradient_bytes(o, work.precision));
   if (o.text("sharding-group") == "node") shard_within_nodes(split, cluster.per_node);
+  split.gradients.partition = o.bytes("partition");
+  if (split.gradients.partition.n > 0 && split.sharding > 0)
+    throw InputError("hybrid: partition cuts what is summed whole: sharding=none");
+  if (o.time("cycle").ps > 0) coordinate(split.gradients, o, split);
+  split.gradients.by_need = o.flag("priority");
+  if (split.gradients.by_need)
+    refuse_with_priority("hybrid", {{split.sharding > 0, "sharding"},
+                                    {split.overlaps, "overlap=on"},
+                                    {o.text("compression") != "none", "compression"},
+                                    {work.offload.any(), "offloading"}});
   if (o.text("compression") != "none") split.gradients.compression = compression_of(o, split);
   return split_program(work, split);
 }
@@ -52,7 +77,11 @@ std::vector<OptionSpec> hybrid_options() {
                                      "none|int8|topk|powersgd"},
                                     kDensityOption,
                                     kRankOption,
-                                    kErrorFeedbackOption};
+                                    kErrorFeedbackOption,
+                                    kCycleOption,
+                                    kPartitionOption,
+                                    kPriorityOption,
+                                    kCreditOption};
   out.insert(out.end(), own.begin(), own.end());
   return out;
 }

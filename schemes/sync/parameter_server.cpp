@@ -119,7 +119,7 @@ class Worker {
   OpId compress(const GradientBucket& bucket, const Compression& rule, OpId gradient) {
     if (rule.kind == Compression::Kind::none) return gradient;
     return w_
-        .compute({bucket.layer, bucket.layers, Pass::backward_weights,
+        .compute({bucket.layers.first, bucket.layers.layers, Pass::backward_weights,
                   CompressedBucket(rule, bucket.elements).compress()},
                  "compress " + bucket.name)
         .of(Payload::gradients, bucket.key)

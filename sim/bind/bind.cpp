@@ -82,8 +82,7 @@ class Binder {
   static bool beside(const Op& op) { return op.kind == OpKind::collective && !of_layers(op.payload); }
 
   bool own_transfers(const Role& role) const {
-    return role.mesh.size() <= kOwnTransfers &&
-           (program_.grid.axes.empty() || executions_ <= in_.own_executions);
+    return role.mesh.size() <= kOwnTransfers && (!split_ || executions_ <= in_.own_executions);
   }
 
   /// What instances have in common whose ops take equal times: the kind of node, the device's model and the
@@ -233,11 +232,13 @@ class Binder {
     }
   }
 
-  static uint32_t last_collective(const Role& role) {
+  uint32_t last_collective(const Role& role) const {
     const auto& parts = role.ops.parts();
     for (std::size_t k = parts.size(); k-- > 0;) {
       for (uint32_t i = parts[k].count; i-- > 0;) {
-        if (role.ops.stored(parts[k], i).kind == OpKind::collective) return parts[k].first + i;
+        const Op& op = role.ops.stored(parts[k], i);
+        if (op.kind == OpKind::collective && (!split_ || op.payload == Payload::gradients))
+          return parts[k].first + i;
       }
     }
     return 0;
@@ -288,7 +289,8 @@ class Binder {
         const Op& op = role.ops.stored(part, i - part.first);
         if (op.kind == OpKind::copy) out[i] = copy_transfer(r, instance, op);
         if (op.kind == OpKind::collective)
-          out[i] = collective_transfer(r, instance, op, i == last || op.payload == Payload::exchanged);
+          out[i] = collective_transfer(r, instance, op,
+                                       i == last || (!split_ && op.payload == Payload::exchanged));
         if (op.kind == OpKind::send && is_static_) out[i] = message_transfer(r, instance, op);
       }
       if (same != nullptr) same->assign(out.begin() + part.first, out.begin() + part.end());
@@ -442,6 +444,7 @@ class Binder {
   const CostInput& in_;
   Priced priced_;
   const Program& program_;
+  const bool split_ = !program_.grid.axes.empty();  ///< over a grid: a coordinator decides on its gradients
   const int64_t executions_ = executions(program_);
   const bool is_static_ = is_static(program_);
   /// Messages are priced when they are sent: not those that were resolved beforehand.

@@ -11,6 +11,7 @@ namespace {
 struct Gradient {
   double ready = 0;  ///< seconds after the iteration's start, by compute and what it waits for
   double bytes = 0;
+  uint32_t key = 0;
   int64_t elements = 0;
   double seconds = 0;                   ///< of its reduction, or of the push, when it is alone
   const Transfer* reduction = nullptr;  ///< null: it is pushed to servers
@@ -34,11 +35,10 @@ double push_seconds(const BoundProgram& plan, const Op& op) {
   return longest;
 }
 
-/// Of worker 0, in the order in which they are reduced, or pushed.
-std::vector<Gradient> gradients(const BoundProgram& plan) {
+/// By the compute lane of worker 0.
+std::vector<double> ends_of_worker(const BoundProgram& plan) {
   const Role& role = plan.program->roles[0];
   const RoleCosts& costs = plan.roles[0];
-  std::vector<Gradient> out;
   std::vector<double> end(role.ops.size());
   double now = 0;
   for (std::size_t i = 0; i < role.ops.size(); ++i) {
@@ -47,17 +47,36 @@ std::vector<Gradient> gradients(const BoundProgram& plan) {
     if (op.kind == OpKind::collective && op.payload == Payload::exchanged)  // the pass waits for it
       now += plan.transfers[static_cast<std::size_t>(costs.transfer[0][i])].alone(plan.capacity).seconds();
     end[i] = now;
+  }
+  return end;
+}
+
+/// Of the first instance of a role, in the order in which they are reduced, or pushed. `end`: of its ops.
+std::vector<Gradient> gradients(const BoundProgram& plan, uint32_t r, const std::vector<double>& end) {
+  const Role& role = plan.program->roles[r];
+  std::vector<Gradient> out;
+  for (std::size_t i = 0; i < role.ops.size(); ++i) {
+    const Op& op = role.ops[i];
     const bool pushed = op.kind == OpKind::send && !plan.program->stores.empty();
     const bool reduced = op.kind == OpKind::collective && op.payload == Payload::gradients;
     if (plan.program->stores.empty() ? !reduced : !pushed) continue;
     Gradient g;
     for (const Dep& d : op.deps) g.ready = std::max(g.ready, d.lag == 0 ? end[d.op] : 0);
+    g.key = op.key;
     g.bytes = static_cast<double>(op.bytes.n);
     g.elements = plan.program->buckets[op.key].elements;
-    if (reduced) g.reduction = &plan.transfers[static_cast<std::size_t>(costs.transfer[0][i])];
+    if (reduced) g.reduction = &plan.transfers[static_cast<std::size_t>(plan.roles[r].transfer[0][i])];
     g.seconds = reduced ? g.reduction->alone(plan.capacity).seconds() : push_seconds(plan, op);
     out.push_back(g);
   }
+  return out;
+}
+
+/// Of the workers, or of each stage.
+std::vector<std::vector<Gradient>> gradients(const BoundProgram& plan, const StepEnds& ends) {
+  if (ends.empty()) return {gradients(plan, 0, ends_of_worker(plan))};
+  std::vector<std::vector<Gradient>> out;
+  for (uint32_t r = 0; r < ends.size(); ++r) out.push_back(gradients(plan, r, ends[r]));
   return out;
 }
 
@@ -109,9 +128,11 @@ bool by_need(const ResolvedScheme& scheme) {
          scheme.options.flag("priority");
 }
 
-std::vector<uint32_t> order_by_need(const BoundProgram& plan, Bytes credit) {
-  const std::vector<Gradient> all = gradients(plan);  // the last is needed first
-  std::vector<uint32_t> out;
+namespace {
+
+/// `all`: the last is needed first.
+std::vector<uint32_t> order_of(const std::vector<Gradient>& all, Bytes credit) {
+  std::vector<std::size_t> out;
   std::vector<double> ends;  // of those in `out`, on the link
   std::vector<bool> chosen(all.size());
   double now = 0;
@@ -137,26 +158,44 @@ std::vector<uint32_t> order_by_need(const BoundProgram& plan, Bytes credit) {
       continue;
     }
     chosen[best] = true;
-    out.push_back(static_cast<uint32_t>(best));
+    out.push_back(best);
     ends.push_back(std::max(now, ends.empty() ? 0 : ends.back()) + all[best].seconds);
+  }
+  std::vector<uint32_t> keys;
+  for (const std::size_t i : out) keys.push_back(all[i].key);
+  return keys;
+}
+
+}  // namespace
+
+std::vector<uint32_t> order_by_need(const BoundProgram& plan, Bytes credit, const StepEnds& ends) {
+  std::vector<uint32_t> out;
+  for (const std::vector<Gradient>& all : gradients(plan, ends)) {
+    const std::vector<uint32_t> keys = order_of(all, credit);
+    out.insert(out.end(), keys.begin(), keys.end());
   }
   return out;
 }
 
-std::vector<int64_t> gather(const BoundProgram& fine, const Overheads& overheads, Bytes most) {
-  std::vector<Gradient> all = gradients(fine);
-  if (!all.empty() && overheads.merge) all = merged(all, fine.capacity);
-  if (!all.empty() && overheads.cycle.ps > 0)
-    all = by_cycle(all, overheads.cycle.seconds(), static_cast<double>(most.n));
+std::vector<int64_t> gather(const BoundProgram& fine, const Overheads& overheads, Bytes most,
+                            const StepEnds& ends) {
   std::vector<int64_t> out;
-  for (const Gradient& g : all) out.push_back(g.elements);
+  for (std::vector<Gradient>& all : gradients(fine, ends)) {
+    if (!all.empty() && overheads.merge) all = merged(all, fine.capacity);
+    if (!all.empty() && overheads.cycle.ps > 0)
+      all = by_cycle(all, overheads.cycle.seconds(), static_cast<double>(most.n));
+    for (const Gradient& g : all) out.push_back(g.elements);
+  }
   return out;
 }
 
-Time last_look(const BoundProgram& fine, Time cycle) {
-  const RoleCosts& costs = fine.roles[0];
+Time last_look(const BoundProgram& fine, Time cycle, const StepEnds& ends) {
   double compute = 0;
-  for (const Time t : costs.duration[0]) compute += t.seconds();
+  if (ends.empty()) {
+    for (const Time t : fine.roles[0].duration[0]) compute += t.seconds();
+  }
+  for (const auto& all : ends.empty() ? std::vector<std::vector<Gradient>>{} : gradients(fine, ends))
+    for (const Gradient& g : all) compute = std::max(compute, g.ready);
   // A host that issues all this goes on with it meanwhile.
   const double half = cycle.seconds() / 2, step = compute * fine.program->micro_batches;
   return Time::from_seconds(std::max(half, cycle.seconds() - step));

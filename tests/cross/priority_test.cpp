@@ -109,8 +109,57 @@ TEST(Priority, CreditDelaysWhatIsNeededFirst) {
   EXPECT_LT(more, all);
 }
 
+/// A grid of one stage makes the same sums in the same order, in the same time.
+TEST(Priority, OfAGridOfOneStageIsThatOfAllreduce) {
+  const System system = System::load("5090-2x", {{"nodes", "2"}, {"network.bandwidth", "10Gbit/s"}});
+  for (const char* more :
+       {"priority=on,bucket=0B", "priority=on,bucket=0B,partition=1MiB",
+        "priority=on,bucket=64MiB,partition=8MiB,credit=16MiB", "partition=2MiB", "cycle=2ms,bucket=64MiB",
+        "cycle=100us,bucket=0B", "cycle=2ms,bucket=8MiB,priority=on"}) {
+    SCOPED_TRACE(more);
+    const ResolvedScheme plain = resolve_scheme(std::string("allreduce:") + more, {}),
+                         grid = resolve_scheme(std::string("hybrid:microbatches=1,") + more, {});
+    const BoundProgram a = make_plan(question(plain, system)), b = make_plan(question(grid, system));
+    const auto sums = [](const BoundProgram& plan) {
+      std::vector<std::pair<int64_t, int64_t>> out;
+      for (const Op& op : plan.program->roles[0].ops) {
+        if (op.kind == OpKind::collective) out.emplace_back(op.key, op.bytes.n);
+      }
+      return out;
+    };
+    EXPECT_EQ(sums(a), sums(b));
+    EXPECT_NEAR(iteration(a), iteration(b), 1e-6 * iteration(a));
+  }
+}
+
+/// Each stage has its own order, by when its gradients are there.
+TEST(Priority, OfStagesIsEachOnesOwn) {
+  const System system = System::load("5090-2x", {{"nodes", "4"}, {"network.bandwidth", "10Gbit/s"}});
+  const Graph vgg = Graph::load("vgg16");
+  const auto plan = [&](const std::string& more) {
+    const ResolvedScheme scheme = resolve_scheme("hybrid:pipeline=2,microbatches=4,bucket=1MiB" + more, {});
+    Request p = question(scheme, system);
+    p.job.graph = &vgg;
+    p.job.batch = 8;
+    p.devices = 8;
+    return make_plan(p);
+  };
+  const BoundProgram plain = plan(",partition=2MiB"), need = plan(",partition=2MiB,priority=on");
+  for (const Role& role : need.program->roles) {
+    std::vector<uint32_t> keys;
+    for (const Op& op : role.ops) {
+      if (op.payload == Payload::gradients && op.kind == OpKind::collective) keys.push_back(op.key);
+    }
+    ASSERT_GT(keys.size(), 3U);
+    EXPECT_FALSE(std::is_sorted(keys.begin(), keys.end()));
+    std::sort(keys.begin(), keys.end());
+    for (std::size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(keys[i], keys[0] + i) << "all of them";
+  }
+  EXPECT_LT(iteration(need), iteration(plain));
+}
+
 /// The Program with the order that was predicted, executed: sums are those of any other order.
-void expect_executed(const char* text, int64_t nodes, uint32_t applied) {
+void expect_executed(const char* text, int64_t nodes, uint32_t applied, uint32_t stages = 1) {
   SCOPED_TRACE(text);
   const ResolvedScheme scheme = resolve_scheme(text, {});
   const Setting s{scheme.name, {2 * nodes, nodes, 2}};
@@ -128,7 +177,7 @@ void expect_executed(const char* text, int64_t nodes, uint32_t applied) {
     const ExecutionResult r = execute(e, {false, true, true});
     for (std::size_t i = 0; i < r.parameters.size(); ++i) {
       int64_t sum = 0;
-      for (uint32_t w = 0; w < 2 * nodes; ++w) {
+      for (uint32_t w = 0; w < 2 * nodes / stages; ++w) {
         for (uint32_t t = 0; t < applied; ++t) sum += integer_gradient(w, t, static_cast<int64_t>(i));
       }
       ASSERT_EQ(static_cast<double>(r.parameters[i]), static_cast<double>(-sum)) << backend.name;
@@ -138,6 +187,8 @@ void expect_executed(const char* text, int64_t nodes, uint32_t applied) {
 
 TEST(Priority, IsExecutedInThePredictedOrder) {
   expect_executed("allreduce:priority=on,bucket=0B,partition=256B", 1, 8);
+  expect_executed("hybrid:microbatches=1,priority=on,bucket=0B,partition=256B", 1, 8);
+  expect_executed("hybrid:pipeline=2,microbatches=1,priority=on,bucket=0B,partition=256B", 2, 8, 2);
   expect_executed("parameter-server:priority=on,bucket=0B,partition=256B", 1, 9);
   expect_executed("parameter-server:priority=on,bucket=0B,partition=256B,push=node", 2, 9);
   expect_executed("parameter-server:priority=on,bucket=0B,partition=256B,server=gpu", 1, 8);

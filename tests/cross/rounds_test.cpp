@@ -59,6 +59,11 @@ TEST(Rounds, WhatIsReadyAtOnceIsSummedTogetherAsFarAsTheBucketGoes) {
       EXPECT_EQ(s.executed, pieces(most)) << bucket;
       EXPECT_EQ(s.predicted, s.executed) << bucket;
       EXPECT_GE(s.tensors, 4U) << "one a tensor in the Program";
+      const Sums grid =
+          sums(fmt::format("hybrid:microbatches=1,cycle=2ms,overlap-reduce=off,bucket={}", bucket), cluster);
+      EXPECT_EQ(grid.executed, s.executed) << bucket;
+      EXPECT_EQ(grid.predicted, s.predicted) << bucket;
+      EXPECT_EQ(grid.tensors, s.tensors);
     }
   }
 }

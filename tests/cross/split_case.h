@@ -38,6 +38,7 @@ struct SplitCase {
   std::string_view offload = "off";
   std::string_view recompute = "off";
   int64_t apart = 1;  ///< groups of devices that train apart and average
+  int32_t late = 0;   ///< iterations at the end of a run whose gradients are not applied any more
 };
 
 inline bool of_text(const SplitCase& s) {

@@ -374,6 +374,46 @@ TEST(Hybrid, SaysWhatDoesNotDivide) {
                  "in 2 rounds, which do not divide them");
 }
 
+TEST(Hybrid, SaysWhatDoesNotGoWithSumsByNeedOrByACoordinator) {
+  const Cluster four{4, 1, 4};
+  expect_refusal("hybrid:priority=on,sharding=1", four, "sharding does not");
+  expect_refusal("hybrid:priority=on,compression=int8", four, "compression does not");
+  expect_refusal("hybrid:priority=on,overlap=on", four, "overlap=on does not");
+  expect_refusal("hybrid:partition=1MiB,sharding=2", four, "sharding=none");
+  expect_refusal("hybrid:cycle=1ms,sharding=1", four, "sharding=none");
+  expect_refusal("hybrid:cycle=1ms,compression=topk", four, "compression=none");
+  expect_refusal("hybrid:cycle=1ms,bucket=auto", four, "bucket=64MiB");
+}
+
+/// A tensor is cut, and the parts lie one after the other in the flat vector; updates are in front of what
+/// reads them, and wait for the step before.
+TEST(Hybrid, CutsTensorsAndUpdatesInFrontOfForward) {
+  const Program p =
+      split("hybrid:pipeline=2,microbatches=2,bucket=0B,partition=64KiB,priority=on", {4, 1, 4});
+  for (std::size_t r = 0; r < p.roles.size(); ++r) {
+    std::set<uint32_t> updated, summed;
+    bool forward = false;
+    for (const Op& op : p.roles[r].ops) {
+      const bool sums = op.kind == OpKind::collective && op.payload == Payload::gradients;
+      if (sums) EXPECT_TRUE(summed.insert(op.key).second);
+      if (sums) EXPECT_LE(op.bytes.n, 64 << 10);
+      if (op.kind != OpKind::compute) continue;
+      const Task& task = p.tasks[op.what];
+      forward = forward || task.pass == Pass::forward;
+      if (task.pass != Pass::update) continue;
+      EXPECT_EQ(summed.size(), 0U) << "it is listed before all of the step's sums";
+      EXPECT_TRUE(updated.insert(op.key).second);
+      ASSERT_EQ(op.deps.size(), 1U);
+      EXPECT_EQ(op.deps[0].lag, 1);
+      const Op& last = p.roles[r].ops[op.deps[0].op];
+      EXPECT_TRUE(last.key == op.key || last.payload == Payload::tied_gradients);
+    }
+    EXPECT_TRUE(forward);
+    EXPECT_EQ(updated, summed);
+    EXPECT_GT(summed.size(), 10U);
+  }
+}
+
 TEST(ModelCuts, EqualBlocksAreDealtEvenly) {
   const Workload work = workload(small_gpt());
   const auto parts = cut_model(small_gpt(), work.layers, 4);

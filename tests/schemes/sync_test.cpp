@@ -60,6 +60,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
 const std::vector<std::pair<std::string, std::string>> kSplitGoldens{
     {"hybrid", "hybrid:tensor=2,pipeline=2,sharding=1,microbatches=2"},
     {"hybrid_powersgd", "hybrid:tensor=2,microbatches=2,compression=powersgd"},
+    {"hybrid_priority", "hybrid:pipeline=2,microbatches=2,bucket=1MiB,partition=256KiB,priority=on"},
     {"hybrid_node", "hybrid:microbatches=2,sharding=2,sharding-group=node"},
     {"pipeline", "pipeline:microbatches=4"},
     {"pipeline_interleaved", "hybrid:pipeline=2,schedule=interleaved,microbatches=2,sharding=2"},
@@ -396,7 +397,7 @@ TEST(Training, BucketsEndWithTheSegmentOfTheirLastLayer) {
     const Training t(w, work, {{size}, {size}});
     for (const GradientBucket& bucket : t.buckets()) {
       const uint32_t last = t.last_segment(bucket);
-      const uint32_t end = bucket.layer + bucket.layers;
+      const uint32_t end = bucket.layers.end();
       EXPECT_LT(t.segments()[last].layer, end) << bucket.name;
       EXPECT_TRUE(last + 1 == t.segments().size() || t.segments()[last + 1].layer >= end) << bucket.name;
       EXPECT_GE(last, bucket.segment);
