@@ -53,6 +53,7 @@ class Json {
   Time as_time() const { return parse_time(as_text(), place_); }
   Bytes as_bytes() const { return parse_bytes(as_text(), place_); }
   Bandwidth as_bandwidth() const { return parse_bandwidth(as_text(), place_); }
+  double as_watts() const { return parse_watts(as_text(), place_); }
   FlopRate as_flop_rate() const { return parse_flop_rate(as_text(), place_); }
 
   const std::vector<Json>& items() const;                            // array

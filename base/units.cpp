@@ -49,6 +49,7 @@ constexpr Unit kFlops[] = {{"FLOP", 1},    {"KFLOP", 1e3},  {"MFLOP", 1e6},
                            {"GFLOP", 1e9}, {"TFLOP", 1e12}, {"PFLOP", 1e15}};
 constexpr Unit kFlopRate[] = {
     {"FLOP/s", 1}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
+constexpr Unit kWatts[] = {{"W", 1}, {"kW", 1e3}};
 
 double parse(std::string_view text, std::span<const Unit> units, const char* what, const char* example,
              const Place& place) {
@@ -121,6 +122,9 @@ FlopRate parse_flop_rate(std::string_view text, const Place& place) {
 }
 Flops parse_flops(std::string_view text, const Place& place) {
   return {whole(parse(text, kFlops, "FLOP count", "8.2GFLOP", place), text, "FLOP count", place)};
+}
+double parse_watts(std::string_view text, const Place& place) {
+  return parse(text, kWatts, "power", "300W", place);
 }
 
 std::string seconds_text(double seconds) {

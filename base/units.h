@@ -60,7 +60,7 @@ struct FlopRate {
 
 // Readers of text with a mandatory unit. Each throws InputError at `place` that says what is valid.
 // Units: ps ns us ms s min h; B KB MB GB TB KiB MiB GiB TiB; B/s..TB/s, MiB/s.., Kbit/s..Tbit/s;
-// FLOP MFLOP.. PFLOP; FLOP/s..PFLOP/s. Decimal prefixes are powers of 1000, binary ones of 1024.
+// FLOP MFLOP.. PFLOP; FLOP/s..PFLOP/s; W kW. Decimal prefixes are powers of 1000, binary ones of 1024.
 // Negative, infinite and NaN values are refused.
 Time parse_time(std::string_view text, const Place& place = {});
 /// In seconds, of spans that nothing simulates and that may be longer than a Time: also "d", days.
@@ -69,6 +69,8 @@ Bytes parse_bytes(std::string_view text, const Place& place = {});
 Bandwidth parse_bandwidth(std::string_view text, const Place& place = {});
 FlopRate parse_flop_rate(std::string_view text, const Place& place = {});
 Flops parse_flops(std::string_view text, const Place& place = {});
+/// In watts.
+double parse_watts(std::string_view text, const Place& place = {});
 
 // Writers for people: three significant digits and the fitting unit ("25 us", "11.0 GiB", "12.5 GB/s").
 std::string to_text(Time t);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/data.h"
+#include "topologies/devices/power_limit.h"
 
 namespace tandem::plan {
 
@@ -74,28 +75,36 @@ NodeParts parts_of(const System& system, std::size_t kind) {
   return out;
 }
 
-/// The first device of a kind of nodes that trains.
-const Device& device_of(const System& system, std::size_t kind) {
-  const int32_t index = system.vertices(kind)[system.accelerators(kind).front()].device;
-  return system.devices()[static_cast<std::size_t>(index)];
-}
-
 Estimate at_most(const Estimate& draw, double limit) {
   return {std::min(draw.low, limit), std::min(draw.value, limit), std::min(draw.high, limit)};
 }
 
-/// Share of its rated power that a device draws that spends its time so.
-Estimate draw_of(const TimeShare& t, const Estimate& computing, const Draw& draw, double limit) {
-  const double stands = t.launch + t.waiting + t.bubble + t.input + t.server + t.idle;
-  return at_most(computing, limit) * t.compute +
-         at_most(draw.communicating, limit) * t.exposed_communication + at_most(draw.waiting, limit) * stands;
+/// Watts of a device that spends its time so.
+Estimate draw_of(const Device& device, const TimeShare& t, const Draw& draw) {
+  const double stands = t.launch + t.waiting + t.bubble + t.input + t.server + t.idle,
+               limit = device.limit.share;
+  const Estimate share = at_most(draw.computing_of(device), limit) * t.compute +
+                         at_most(draw.communicating, limit) * t.exposed_communication +
+                         at_most(draw.waiting, limit) * stands;
+  return share * device.watts;
 }
 
-/// Of `nodes` nodes of one kind, of whose devices the share `used` draws `busy` of its rated power.
+/// Of all accelerators of a node of a kind.
+Estimate draw_of(const System& system, std::size_t kind, const TimeShare& t, const Draw& draw) {
+  Estimate out;
+  for (const uint32_t local : system.accelerators(kind)) {
+    const int32_t index = system.vertices(kind)[local].device;
+    out += draw_of(system.devices()[static_cast<std::size_t>(index)], t, draw);
+  }
+  return out;
+}
+
+/// Of `nodes` nodes of one kind, whose devices draw `busy` watts in a node if all are used; `used`: the share
+/// of them that are.
 Power node_power(const NodeParts& parts, double nodes, double used, const Estimate& busy,
                  const Estimate& boards, const Draw& draw) {
   Power out;
-  out.devices = busy * (used * parts.devices * nodes);
+  out.devices = busy * (used * nodes);
   out.unused = draw.idle * ((1 - used) * parts.devices * nodes);
   out.processors = draw.processors * (parts.processors * nodes);
   out.adapters = draw.adapter_watts * (parts.adapters * nodes);
@@ -135,24 +144,31 @@ Power over_kinds(const System& system, int64_t nodes, const Draw& draw, PowerOfK
 
 }  // namespace
 
-Power power_of(const Report& report, const System& system, double limit) {
-  TANDEM_CHECK(report.fits && limit > 0 && limit <= 1);
+Power power_of(const Report& report, const System& system) {
+  TANDEM_CHECK(report.fits);
   const Draw draw = load_draw();
   const auto per_node = static_cast<int64_t>(system.accelerators().size());
   const int64_t nodes = std::min(system.nodes(), (report.setup.devices + per_node - 1) / per_node);
   const double used =
       std::min(1.0, static_cast<double>(report.setup.devices) / static_cast<double>(nodes * per_node));
   return over_kinds(system, nodes, draw, [&](std::size_t kind, const NodeParts& parts, double of_kind) {
-    const Estimate busy = draw_of(report.time.share, draw.computing_of(device_of(system, kind)), draw, limit);
-    return node_power(parts, of_kind, used, busy, draw.boards, draw);
+    return node_power(parts, of_kind, used, draw_of(system, kind, report.time.share, draw), draw.boards,
+                      draw);
   });
 }
 
 Power idle_power(const System& system, int64_t nodes) {
   const Draw draw = load_draw();
   return over_kinds(system, nodes, draw, [&](std::size_t, const NodeParts& parts, double of_kind) {
-    return node_power(parts, of_kind, 0, draw.idle, draw.boards_idle, draw);
+    return node_power(parts, of_kind, 0, 0, draw.boards_idle, draw);
   });
+}
+
+double least_limit(const Device& device) { return topologies::least_power_limit(device); }
+
+Estimate speed_at(const Device& device, double share) {
+  const PowerLimit limit = topologies::power_limit(device, share);
+  return {limit.low, limit.speed, limit.high};
 }
 
 }  // namespace tandem::plan

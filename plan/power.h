@@ -23,22 +23,21 @@ struct Power {
   }
 };
 
-/// Of a job while it trains: devices draw by what worker 0 does (TimeShare), those of its nodes
-/// that it does not use are idle. `limit`: the devices' power limit as a share of the rated one, in (0, 1].
-/// The report must fit, and be of this system. Models whose kernels are too small to fill a device draw less
-/// than this says. O(kinds of nodes) after the data was read.
-Power power_of(const Report& report, const System& system, double limit = 1);
+/// Of a job while it trains: devices draw by what worker 0 does (TimeShare), and at most their power limit;
+/// those of its nodes that it does not use are idle. The report must fit, and be of this system. Models whose
+/// kernels are too small to fill a device draw less than this says. O(devices of a node) for each kind of
+/// nodes after the data was read.
+Power power_of(const Report& report, const System& system);
 /// Of nodes that are on and do nothing.
 Power idle_power(const System& system, int64_t nodes);
 
 /// Joules at the wall of the machines.
 inline Estimate energy(const Power& power, const Estimate& seconds) { return power.wall() * seconds; }
 
-/// Speed of a device's kernels under a lower power limit, relative to that under the rated one: `limit` is
-/// its share of the rated one, in (0, 1]. Measured in training on V100 and RTX 3090; of other devices the
-/// bounds cover both. Not below the lowest limit that was measured: throws InputError, which names it.
-Estimate speed_at(const Device& device, double limit);
-/// The lowest `limit` that speed_at() takes.
+/// Speed of a device's kernels under a power limit of `share` of its rated power, in (0, 1], relative to that
+/// at rated power (topologies/devices/power_limit.h). Throws InputError below the least that was measured.
+Estimate speed_at(const Device& device, double share);
+/// The least `share` that speed_at() takes.
 double least_limit(const Device& device);
 
 }  // namespace tandem::plan

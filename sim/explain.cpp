@@ -17,6 +17,7 @@
 #include "sim/intervals.h"
 #include "sim/link_uses.h"
 #include "sim/time_shares.h"
+#include "topologies/devices/power_limit.h"
 
 namespace tandem::sim {
 
@@ -144,6 +145,16 @@ void note_host(Report& r, const Request& p) {
                   p.system->device(p.system->accelerator(0)).name, std::exp(1.645 * spread)));
 }
 
+/// Whose curves say what power limits leave of the devices' speed.
+void note_power_limits(Report& r, const Request& p, const Cluster& cluster) {
+  std::set<std::string> told;
+  for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
+    const Device& device = p.system->device(sort.first);
+    if (device.limit.share < 1 && told.insert(describe_power_limit(device)).second)
+      r.notes.push_back(describe_power_limit(device));
+  }
+}
+
 /// What a choice of the scheme comes down to on a machine that it was not worded for.
 std::string scheme_remark(const Request& p, const Device& device) {
   const Scheme& scheme = *p.job.scheme->scheme;
@@ -243,6 +254,7 @@ void explain(Report& r, const Request& p, const Simulation& simulation, const Si
   note_stragglers(r, p, cluster, run.bound.plan);
   note_pauses(r, p, run);
   note_host(r, p);
+  note_power_limits(r, p, cluster);
   for (const IncastRound& round : r.network.incast) {
     if (worth_telling(round)) r.notes.push_back(incast_text(round));
   }

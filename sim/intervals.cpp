@@ -116,6 +116,23 @@ void add_links(std::vector<ErrorSource>& out, const Report& r, const Request& p,
   }
 }
 
+/// What is not known of power limits, whose devices compute for `share` of the time: of the most doubtful
+/// one. An anchor of the same system was measured under them.
+std::optional<ErrorSource> limit_error(const Request& p, const Cluster& cluster, double share) {
+  if (p.anchor && p.anchor->system == nullptr) return {};
+  std::optional<ErrorSource> out;
+  for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
+    const Device& device = p.system->device(sort.first);
+    const PowerLimit& limit = device.limit;
+    if (limit.low == limit.high) continue;
+    const ErrorSource own{fmt::format("{} at {:.4g} % of its rated power", device.name, 100 * limit.share),
+                          share * std::log(limit.speed / limit.low) / kNormal90,
+                          share * std::log(limit.high / limit.speed) / kNormal90};
+    if (!out || own.sigma + own.sigma_above() > out->sigma + out->sigma_above()) out = own;
+  }
+  return out;
+}
+
 bool has_experts(const Graph& graph) {
   return std::any_of(graph.layers().begin(), graph.layers().end(), [](const Layer& layer) {
     return layer.type != nullptr && layer.type->name == "experts";
@@ -152,7 +169,8 @@ std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const 
                                        const LinkError& links) {
   const TimeShare& t = r.time.share;
   std::set<std::string> architectures;
-  for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, r.setup.devices)))
+  const Cluster cluster = grown_cluster(*p.system, r.setup.devices);
+  for (const DeviceSort& sort : device_sorts(*p.system, cluster))
     architectures.insert(p.system->device(sort.first).architecture);
   std::vector<ErrorSource> out = {{std::string(kRunToRun), kRunSpread}};
   const std::string kernels =
@@ -164,6 +182,7 @@ std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const 
   if (t.launch > 0 && !p.anchor)
     out.push_back({fmt::format("host of {} under {}", p.system->name(), p.job.scheme->recipe.name),
                    kHost * std::min(1.0, t.launch / kHostShare)});
+  if (auto limits = limit_error(p, cluster, t.compute + t.waiting)) out.push_back(std::move(*limits));
   add_links(out, r, p, links);
   if (t.server > 0) out.push_back({fmt::format("servers on {}", p.system->name()), t.server * kServing});
   double waits = 0;

@@ -233,9 +233,93 @@ void change_kinds(Json& document, Change change, const std::string& value, const
 
 }  // namespace
 
+namespace {
+
+/// Of an entry of "devices": one entry for each name, so that they may differ.
+std::vector<std::pair<std::string, Json>> apart(const std::string& pattern, const Json& spec) {
+  std::vector<std::pair<std::string, Json>> out;
+  const Json* numa = spec.find("numa");
+  for (const std::string& name : expand_range(pattern, spec.place())) {
+    Json own = spec;
+    if (numa != nullptr && numa->is_array() && out.size() < numa->items().size())
+      own.set("numa", numa->items()[out.size()]);
+    out.emplace_back(name, std::move(own));
+  }
+  return out;
+}
+
+/// Sets the limit in the entries of "devices" of a description of nodes and counts the devices that have it.
+/// `names`: empty for all accelerators.
+int64_t limit_devices(Json& node, const std::set<std::string>& names, const Json& watts) {
+  if (node.find("devices") == nullptr) return 0;
+  const Json devices = node.at("devices");
+  Json out = Json::make_object(devices.place());
+  int64_t limited = 0;
+  for (const auto& [pattern, spec] : devices.members()) {
+    const Json& model = spec.at("model");
+    if (names.empty() && Device::load(model.as_text(), model.place()).kind == Device::Kind::cpu) {
+      out.set(pattern, spec);
+      continue;
+    }
+    const auto all = apart(pattern, spec);
+    const auto count = std::count_if(
+        all.begin(), all.end(), [&](const auto& one) { return names.empty() || names.contains(one.first); });
+    limited += count;
+    if (count == 0 || count == static_cast<int64_t>(all.size())) {
+      Json own = spec;
+      if (count > 0) own.set("power_limit", watts);
+      out.set(pattern, std::move(own));
+      continue;
+    }
+    for (auto [name, own] : all) {
+      if (names.contains(name)) own.set("power_limit", watts);
+      out.set(name, std::move(own));
+    }
+  }
+  node.set("devices", std::move(out));
+  return limited;
+}
+
+/// Of "devices.WHO.power_limit": WHO.
+std::optional<std::string> with_limit(std::string_view path) {
+  constexpr std::string_view kFirst = "devices.", kLast = ".power_limit";
+  if (!path.starts_with(kFirst) || !path.ends_with(kLast) || path.size() <= kFirst.size() + kLast.size())
+    return {};
+  return std::string(path.substr(kFirst.size(), path.size() - kFirst.size() - kLast.size()));
+}
+
+void limit_power(Json& document, const std::string& who, const std::string& value, const Place& place) {
+  std::set<std::string> names;
+  if (who != "*") {
+    for (const std::string& name : expand_range(who, place)) names.insert(name);
+  }
+  const Json watts = Json::make_text(value, place);
+  int64_t limited = limit_devices(document, names, watts);
+  if (document.find("node_kinds") != nullptr) {
+    Json kinds = document.at("node_kinds");
+    for (const auto& [name, kind] : document.at("node_kinds").members()) {
+      Json own = kind;
+      limited += limit_devices(own, names, watts);
+      kinds.set(name, std::move(own));
+    }
+    document.set("node_kinds", std::move(kinds));
+  }
+  if (limited > 0) return;
+  std::vector<std::string> valid = document.at("devices").keys();
+  throw InputError(place, fmt::format("there is no device \"{}\" to set a power limit of.{} It has: {}; all "
+                                      "accelerators are \"*\"",
+                                      printable(who), did_you_mean(who, valid), fmt::join(valid, ", ")));
+}
+
+}  // namespace
+
 bool edit(Json& document, std::string_view name, const std::string& value, const Place& place) {
   static const std::map<std::string_view, Change> changes = {
       {"without", without}, {"bridges", bridges}, {"device", swap_device}, {"place", place_on}};
+  if (const auto who = with_limit(name)) {
+    limit_power(document, *who, value, place);
+    return true;
+  }
   const auto change = changes.find(name);
   if (change == changes.end()) return false;
   if (document.find("node_kinds") != nullptr) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/data.h"
+#include "topologies/devices/power_limit.h"
 #include "topologies/ranges.h"
 #include "topologies/system_impl.h"
 
@@ -66,6 +67,14 @@ Device joined(Device device, int64_t sockets, const Json& spec) {
   return device;
 }
 
+/// The device of an entry of "devices".
+Device device_of(const Json& spec, int64_t sockets) {
+  const Json& model = spec.at("model");
+  Device out = joined(Device::load(model.as_text(), model.place()), sockets, spec);
+  const Json* watts = spec.find("power_limit");
+  return watts == nullptr ? out : with_power_limit(std::move(out), *watts);
+}
+
 }  // namespace
 
 void SystemReader::add(const std::string& pattern, const Json& spec, VertexKind kind, int32_t device) {
@@ -122,12 +131,12 @@ void SystemReader::place() {
 void SystemReader::vertices() {
   const Json& devices = spec().at("devices");
   for (const auto& [pattern, device] : devices.members()) {
-    device.only({"model", "numa", "sockets", "source", "note"});
-    const Json& model = device.at("model");
+    device.only({"model", "numa", "sockets", "power_limit", "source", "note"});
     const int64_t sockets = device.integer("sockets", 1, 1, 64);
-    const std::string name = sockets == 1 ? model.as_text() : fmt::format("{}x {}", sockets, model.as_text());
+    const std::string name =
+        fmt::format("{} {} {}", sockets, device.at("model").as_text(), device.text("power_limit", ""));
     const auto [at, fresh] = device_index_.emplace(name, static_cast<int32_t>(out_->devices.size()));
-    if (fresh) out_->devices.push_back(joined(Device::load(model.as_text(), model.place()), sockets, device));
+    if (fresh) out_->devices.push_back(device_of(device, sockets));
     add(pattern, device, vertex_kind(out_->devices[static_cast<std::size_t>(at->second)].kind), at->second);
   }
   if (const Json* others = spec().find("vertices")) {

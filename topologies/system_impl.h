@@ -62,7 +62,7 @@ struct System::Impl {
   std::string name, summary;
   int64_t nodes = 1;
   std::vector<NodeKind> kinds;  ///< at least one, in the order of their nodes
-  std::vector<Device> devices;  ///< one per distinct model
+  std::vector<Device> devices;  ///< one per distinct model and power limit
   std::vector<std::string> unverified;
   Json communication;
 

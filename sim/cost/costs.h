@@ -138,7 +138,12 @@ class Costs {
   const Program& program() const { return *in_.program; }
   const Overheads& overheads() const { return overheads_; }
   double devices() const { return static_cast<double>(in_.cluster.devices); }
-  double compute_scale() const { return in_.compute_scale / in_.speeds.compute; }
+  /// Of the kernels of the device at `at`, under its power limit.
+  double compute_scale(VertexId at) const {
+    const System& system = *in_.system;
+    const double speed = system.info(at).device < 0 ? 1 : system.device(at).limit.speed;
+    return in_.compute_scale / (in_.speeds.compute * speed);
+  }
   Time start_up() const { return start_up_; }  ///< of every collective and message: hooks, launches
   Time at_speed(Time latency) const { return scaled(latency, 1 / in_.speeds.latency); }
   /// A collective on the system's links, with what the framework adds.

@@ -23,10 +23,10 @@ class MachineCosts : public Costs {
     check_comm_cores();
   }
 
-  Time task(const Task& task, VertexId, Site) override {
+  Time task(const Task& task, VertexId at, Site) override {
     double seconds = machine_->op_overhead() / input().speeds.launch;
     for (const Kernel& k : task.kernels) {
-      const KernelTime time = kernel_time(k);
+      const KernelTime time = kernel_time(k, at);
       seconds += time.seconds;
       if (time.distance >= KernelNeighbours::kFar) note_far(k, extrapolates_);
     }
@@ -34,11 +34,11 @@ class MachineCosts : public Costs {
   }
 
   /// Beside GPUs as the host's updates were measured; else as an update of a worker.
-  Time host_task(const Task& task, VertexId) override {
+  Time host_task(const Task& task, VertexId at) override {
     double seconds = 0;
     for (const Kernel& k : task.kernels)
       seconds += machine_->apart() ? host_update(k) * static_cast<double>(input().cluster.devices)
-                                   : kernel_time(k).seconds;
+                                   : kernel_time(k, at).seconds;
     return Time::from_seconds(seconds / input().speeds.server);
   }
 
@@ -113,7 +113,7 @@ class MachineCosts : public Costs {
     return scaled(Time::from_seconds(copied_in(store, bytes)), 1 / input().speeds.server);
   }
 
-  KernelTime kernel(const Kernel& kernel, VertexId) override { return kernel_time(kernel); }
+  KernelTime kernel(const Kernel& kernel, VertexId at) override { return kernel_time(kernel, at); }
   CostError error(VertexId, double distance) override {
     return {machine_->error(distance), std::hypot(machine_->error_of_several(), error_of_sharing())};
   }
@@ -187,11 +187,12 @@ class MachineCosts : public Costs {
   /// a step takes at least all of that over the cores.
   void share_cores() {
     double compute = 0, load = 0, longest = 0;
+    const VertexId at = input().system->accelerator(0);
     program().roles[0].ops.each_distinct([&](const Op& op, int64_t runs) {
       const auto times = static_cast<double>(runs);
       if (launched(op)) {
         for (const Kernel& k : program().tasks[op.what].kernels)
-          compute += kernel_time(k).seconds * times / op.every;
+          compute += kernel_time(k, at).seconds * times / op.every;
       }
       if (op.kind != OpKind::copy || (op.lane != Lane::read && op.lane != Lane::decode)) return;
       const Copy& copy = program().copies[op.what];
@@ -228,10 +229,10 @@ class MachineCosts : public Costs {
                     each, workers, workers * (1 + each), machine_->cores()));
   }
 
-  KernelTime kernel_time(const Kernel& kernel) const {
+  KernelTime kernel_time(const Kernel& kernel, VertexId at) const {
     double distance = 0;
     const double seconds = machine_->seconds(kernel, active(), step_, &distance);
-    return {seconds * compute_scale(), distance};
+    return {seconds * compute_scale(at), distance};
   }
 
   /// The machine may emulate several nodes itself.

@@ -156,7 +156,7 @@ class StockCosts : public Costs {
   KernelTime kernel(const Kernel& kernel, VertexId at) override {
     double distance = 0;
     const double seconds = kernel_seconds(kernel, at, &distance);
-    return {seconds * compute_scale(), distance};
+    return {seconds * compute_scale(at), distance};
   }
   CostError error(VertexId at, double distance) override {
     return {measured(at) ? measured_->error(distance) : kernel_cost(at).relative_error(), {}};
@@ -246,7 +246,7 @@ class StockCosts : public Costs {
     if (!worker) return seconds / in.speeds.server;
     if (issued_late(task) && host_issues(v, Site::accelerators))
       seconds = std::max(seconds, issue_seconds(task, v) / in.compute_scale);
-    return seconds * compute_scale() * (devices() > 1 ? 1 + o.compute_slowdown : 1);
+    return seconds * compute_scale(v) * (devices() > 1 ? 1 + o.compute_slowdown : 1);
   }
 
   static bool counts(const Task& task) {

@@ -18,6 +18,7 @@ TEST(Units, AreReadExactly) {
   EXPECT_DOUBLE_EQ(parse_bandwidth("1GiB/s").bytes_per_second, 1073741824.0);
   EXPECT_DOUBLE_EQ(parse_flop_rate("15.7TFLOP/s").flops_per_second, 15.7e12);
   EXPECT_EQ(parse_flops("8.2GFLOP").n, 8'200'000'000);
+  EXPECT_EQ(parse_watts("0.3kW"), 300);
 }
 
 TEST(Units, RefuseWhatIsNotAQuantity) {
