@@ -45,6 +45,8 @@ void write_tables(const Arguments& arguments, const Comparisons& found) {
   if (!found.pairs.empty()) write("pairs", pairs_csv(found.pairs));
   if (!found.input.empty()) write("input", input_csv(found.input));
   if (!found.regret.empty()) write("regret", regret_csv(found.regret));
+  if (!found.runs.empty()) write("runs", runs_csv(found.runs));
+  if (!found.power.empty()) write("power", power_csv(found.power));
   std::map<std::string, std::vector<SplitRow>> by_file;
   for (const SplitRow& r : found.splits) by_file[r.file].push_back(r);
   for (const auto& [file, own] : by_file) write("split_" + stem(file), splits_csv(own));
@@ -71,17 +73,11 @@ void put_document(const Arguments& arguments, const Comparisons& found) {
   put_result(arguments, std::move(document));
 }
 
-/// The section, or the rows, of quantities published twice.
-int put_pairs(const Arguments& arguments) {
-  if (arguments.has("pairs")) {
-    const auto rows = validate_pairs();
-    const bool csv = arguments.choice("pairs", "md", {"md", "csv"}) == "csv";
-    put_result(arguments, csv ? pairs_csv(rows) : pairs_markdown(rows));
-    return 0;
-  }
-  const auto rows = validate_input();
-  const bool csv = arguments.choice("input", "md", {"md", "csv"}) == "csv";
-  put_result(arguments, csv ? input_csv(rows) : input_markdown(rows));
+/// The section that a flag asks for, or its rows.
+template <typename Rows>
+int put_section(const Arguments& arguments, const char* flag, const Rows& rows,
+                std::string (*markdown)(const Rows&), std::string (*csv)(const Rows&)) {
+  put_result(arguments, arguments.choice(flag, "md", {"md", "csv"}) == "csv" ? csv(rows) : markdown(rows));
   return 0;
 }
 
@@ -90,25 +86,20 @@ int run_validate(const Arguments& arguments) {
   const int threads = static_cast<int>(
       arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
   check_out(arguments);
-  if (arguments.has("memory")) {
-    const auto rows = validate_memory();
-    const bool csv = arguments.choice("memory", "md", {"md", "csv"}) == "csv";
-    put_result(arguments, csv ? memory_csv(rows) : memory_markdown(rows));
-    return 0;
-  }
-  if (arguments.has("collectives")) {
-    const auto rows = validate_collectives();
-    const bool csv = arguments.choice("collectives", "md", {"md", "csv"}) == "csv";
-    put_result(arguments, csv ? collectives_csv(rows) : collectives_markdown(rows));
-    return 0;
-  }
-  if (arguments.has("pairs") || arguments.has("input")) return put_pairs(arguments);
-  if (arguments.has("regret")) {
-    const auto grids = regret_grids(validate({}, threads, {}), validate_splits({}, threads));
-    const bool csv = arguments.choice("regret", "md", {"md", "csv"}) == "csv";
-    put_result(arguments, csv ? regret_csv(grids) : regret_markdown(grids));
-    return 0;
-  }
+  const auto only = [&](const char* flag) { return arguments.has(flag); };
+  if (only("memory")) return put_section(arguments, "memory", validate_memory(), memory_markdown, memory_csv);
+  if (only("collectives"))
+    return put_section(arguments, "collectives", validate_collectives(), collectives_markdown,
+                       collectives_csv);
+  if (only("pairs")) return put_section(arguments, "pairs", validate_pairs(), pairs_markdown, pairs_csv);
+  if (only("input")) return put_section(arguments, "input", validate_input(), input_markdown, input_csv);
+  if (only("runs")) return put_section(arguments, "runs", validate_runs(threads), runs_markdown, runs_csv);
+  if (only("power"))
+    return put_section(arguments, "power", validate_power(threads), power_markdown, power_csv);
+  if (only("regret"))
+    return put_section(arguments, "regret",
+                       regret_grids(validate({}, threads, {}), validate_splits({}, threads)), regret_markdown,
+                       regret_csv);
   if (arguments.has("incast")) {
     put_result(arguments, incast_markdown(validate_incast()));
     return 0;
@@ -118,13 +109,15 @@ int run_validate(const Arguments& arguments) {
     progress.show(fmt::format("series {} of {}", done, total));
   })};
   found.all = arguments.words().empty();
-  progress.show("staleness, memory, split models and collectives");
+  progress.show("staleness, memory, split models, whole runs and collectives");
   if (found.all) found.staleness = validate_staleness();
   if (found.all && format != "json") {
     found.memory = validate_memory();
     found.pairs = validate_pairs();
     found.input = validate_input();
     found.splits = validate_splits({}, threads);
+    found.runs = validate_runs(threads);
+    found.power = validate_power(threads);
     found.collectives = validate_collectives();
     found.regret = regret_grids(found.rows, found.splits);
   }
@@ -150,6 +143,8 @@ void register_validate(Registry<Verb>& registry) {
                  {"input", "md|csv", "only the section about runs with and without input, or its rows"},
                  {"regret", "md|csv", "only the section about choices by predictions, or its rows"},
                  {"collectives", "md|csv", "only the section about collectives, or its rows"},
+                 {"runs", "md|csv", "only the section about whole published runs, or its rows"},
+                 {"power", "md|csv", "only the section about power while training, or its rows"},
                  {"incast", "", "only the section about many senders into one port"},
                  {"memory", "md|csv", "only the section about memory, or its rows"},
                  out_flag(),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibration/validate/asking.h"
 
+#include <fmt/format.h>
+
 namespace tandem::calibration {
 
 Question question_of(const Json& row, const std::vector<std::pair<std::string, std::string>>& more) {
@@ -26,6 +28,17 @@ Question question_of(const Json& row, const std::vector<std::pair<std::string, s
   }
   Question out = read_located(values);
   out.timeline = false;
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> on_devices(const std::string& system, int64_t devices,
+                                                            const Place& place) {
+  const System plain = System::load(system, System::Sets(), place);
+  const auto each = static_cast<int64_t>(plain.accelerators().size());
+  std::vector<std::pair<std::string, std::string>> out;
+  out.emplace_back("devices", std::to_string(devices));
+  if (devices > plain.accelerator_count())
+    out.emplace_back("set", fmt::format("nodes={}", (devices + each - 1) / each));
   return out;
 }
 

@@ -15,4 +15,9 @@ namespace tandem::calibration {
 /// place of its key.
 Question question_of(const Json& row, const std::vector<std::pair<std::string, std::string>>& more = {});
 
+/// Options for a question on `devices` devices of a system, with more nodes where it has fewer. An unknown
+/// system is an InputError at `place`.
+std::vector<std::pair<std::string, std::string>> on_devices(const std::string& system, int64_t devices,
+                                                            const Place& place);
+
 }  // namespace tandem::calibration

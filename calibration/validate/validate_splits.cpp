@@ -40,21 +40,17 @@ double dull_rate(const Request& p) {
 }
 
 void predict_split(SplitRow& row, const Json& document) {
-  const Json& place = document.at("system");
-  const System plain = System::load(row.system, {}, place.place());
-  const auto each = static_cast<int64_t>(plain.accelerators().size());
-  std::vector<std::pair<std::string, std::string>> asked = {
+  auto asked = on_devices(row.system, row.devices, document.at("system").place());
+  const std::vector<std::pair<std::string, std::string>> options = {
       {"model", row.model},
       {"scheme", row.scheme},
-      {"devices", std::to_string(row.devices)},
       {"batch", std::to_string(row.batch)},
       {"precision", row.precision},
       {"optimizer", document.text("optimizer", "adam")},
       {"recipe", document.text("recipe", std::string(kDefaultRecipe))},
       {"recompute", row.recompute.text()},
       {"input", "synthetic"}};
-  if (row.devices > plain.accelerator_count())
-    asked.emplace_back("set", fmt::format("nodes={}", (row.devices + each - 1) / each));
+  asked.insert(asked.end(), options.begin(), options.end());
   const Question q = question_of(document, asked);
   Request p = q.request(row.devices);
   p.check_memory = false;  // it ran

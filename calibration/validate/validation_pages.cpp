@@ -21,6 +21,8 @@ std::vector<ValidationPage> validation_pages(const Comparisons& found) {
   const std::vector<ValidationPage> more{
       {"splits", "models split over devices, and what choosing by predictions would have cost",
        splits_markdown(found.splits) + regret_markdown(found.regret)},
+      {"runs", "device-hours of whole published runs, and what machines draw while they train",
+       runs_markdown(found.runs) + power_markdown(found.power)},
       {"collectives", "times of collectives, and many senders into one port",
        collectives_markdown(found.collectives) + incast_markdown(validate_incast())},
       {"memory", "allocated, reserved and nvidia-smi's figures; what fits", memory_markdown(found.memory)},

@@ -10,6 +10,7 @@
 #include "calibration/validate/validate_memory.h"
 #include "calibration/validate/validate_pairs.h"
 #include "calibration/validate/validate_regret.h"
+#include "calibration/validate/validate_runs.h"
 #include "calibration/validate/validate_splits.h"
 #include "calibration/validate/validate_staleness.h"
 
@@ -25,6 +26,8 @@ struct Comparisons {
   std::vector<SplitRow> splits = {};
   std::vector<CollectiveRow> collectives = {};
   std::vector<RegretGrid> regret = {};
+  std::vector<RunRow> runs = {};
+  std::vector<PowerRow> power = {};
   bool all = true;  ///< false: only `rows`, of some files
 };
 

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/validate/validate_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "answers/answer.h"
+#include "base/data.h"
+#include "base/in_parallel.h"
+#include "calibration/validate/asking.h"
+#include "calibration/validate/validation_statistics.h"
+#include "plan/power.h"
+#include "sim/simulate.h"
+
+namespace tandem::calibration {
+
+namespace {
+
+constexpr std::string_view kRuns = "calibration/data/runs", kPowers = "calibration/data/power";
+constexpr double kUnitOfTokens = 1e9, kSecondsOfHour = 3600;
+
+/// Device-hours for 10^9 tokens; 0 where tokens are not published.
+double published_hours(const Json& run) {
+  if (run.find("tokens") != nullptr)
+    return run.at("device_hours").as_real() / run.at("tokens").as_real() * kUnitOfTokens;
+  const double rate = run.real("tokens_per_second", 0);
+  return rate > 0 ? run.real("devices", 0) / rate / kSecondsOfHour * kUnitOfTokens : 0;
+}
+
+/// Formats that Tandem has no arithmetic of are what some runs compute in.
+bool has_format(const std::string& precision) {
+  for (int i = 0; i < kPrecisions; ++i) {
+    if (name(static_cast<Precision>(i)) == precision) return true;
+  }
+  return false;
+}
+
+RunRow read_run(const std::string& file, const Json& run) {
+  RunRow row;
+  row.file = file;
+  row.name = run.at("name").as_text();
+  row.family = run.text("family", file);
+  row.model = run.text("model", "");
+  row.system = run.text("system", "");
+  row.scheme = run.text("scheme", "");
+  row.precision = run.text("precision", "");
+  row.source = run.at("source").as_text();
+  row.includes = run.text("includes", "");
+  row.assumed = run.text("assumed", "");
+  row.devices = static_cast<int64_t>(run.real("devices", 0));
+  row.tokens = run.real("tokens", 0);
+  row.published = published_hours(run);
+  std::vector<std::string> unknown;
+  for (const char* key : {"model", "system", "devices", "scheme", "batch", "precision"}) {
+    if (run.find(key) == nullptr) unknown.emplace_back(key);
+  }
+  if (!row.precision.empty() && !has_format(row.precision)) unknown.push_back(row.precision);
+  if (row.published == 0) unknown.emplace_back("tokens");
+  for (const std::string& key : unknown)
+    row.failure += (row.failure.empty() ? "not published, or not of Tandem's: " : ", ") + key;
+  return row;
+}
+
+void predict_run(RunRow& row, const Json& run) {
+  auto asked = on_devices(row.system, row.devices, run.at("system").place());
+  asked.emplace_back("batch", std::to_string(run.at("batch").as_int(1, 1'000'000)));
+  asked.emplace_back("input", "synthetic");
+  if (const Json* adapter = run.find("adapter")) asked.emplace_back("adapter", adapter->as_text());
+  const Question q = question_of(run, asked);
+  Request p = q.request(row.devices);
+  p.check_memory = false;  // it ran
+  const Report r = simulate_rate(p);
+  const auto tokens = static_cast<double>(q.graph.tokens_per_sample());
+  const auto hours = [&](double rate) {
+    return static_cast<double>(row.devices) / (rate * tokens) / kSecondsOfHour * kUnitOfTokens;
+  };
+  row.predicted = hours(r.rate.samples_per_second);
+  row.low = hours(r.rate.interval.high);
+  row.high = hours(r.rate.interval.low);
+}
+
+}  // namespace
+
+std::vector<RunRow> validate_runs(int threads) {
+  std::vector<Json> documents;
+  for (const std::string& name : list_data(kRuns))
+    documents.push_back(Json::load(find_data(kRuns, "table of runs", name)));
+  std::vector<RunRow> out;
+  std::vector<const Json*> runs;
+  for (const Json& document : documents) {
+    document.only({"summary", "note", "runs"});
+    const std::string file = document.place().file->substr(document.place().file->rfind('/') + 1);
+    for (const Json& run : document.at("runs").items()) {
+      out.push_back(read_run(file, run));
+      runs.push_back(&run);
+    }
+  }
+  in_parallel(out.size(), threads, [&](std::size_t i) {
+    if (!out[i].failure.empty()) return;
+    try {
+      predict_run(out[i], *runs[i]);
+    } catch (const InputError& e) {
+      out[i].failure = e.what();
+    }
+  });
+  return out;
+}
+
+namespace {
+
+PowerRow predict_power(const Json& row) {
+  Json asked = row.at("question");
+  asked.set("schema", Json::make_text("tandem-question-1", row.place()));
+  const Question question = Question::from_json(asked);
+  PowerRow out;
+  out.machine = row.at("machine").as_text();
+  out.model = question.graph.name();
+  out.system = question.system.name();
+  out.source = row.at("source").as_text();
+  out.devices = question.devices.at(0);
+  const std::string& per = row.at("per").as_text();
+  if (per != "node" && per != "device")
+    row.at("per").fail(fmt::format("\"{}\" is not what watts are of. Valid: node, device", printable(per)));
+  out.node = per == "node";
+  out.held_out = row.boolean("held_out", false);
+  out.published = row.at("watts").as_real(1);
+  const Report report = answers::predict(question, out.devices, answers::Depth::rate);
+  const plan::Power power = plan::power_of(report, question.system);
+  const auto each = static_cast<int64_t>(question.system.accelerators().size());
+  const int64_t parts = out.node ? (out.devices + each - 1) / each : out.devices;
+  const plan::Estimate watts = (out.node ? power.wall() : power.devices) * (1 / static_cast<double>(parts));
+  out.low = watts.low;
+  out.predicted = watts.value;
+  out.high = watts.high;
+  return out;
+}
+
+}  // namespace
+
+std::vector<PowerRow> validate_power(int threads) {
+  std::vector<Json> documents;
+  for (const std::string& name : list_data(kPowers))
+    documents.push_back(Json::load(find_data(kPowers, "table of watts", name)));
+  std::vector<const Json*> rows;
+  for (const Json& document : documents) {
+    document.only({"source", "date", "note", "rows"});
+    for (const Json& row : document.at("rows").items()) {
+      row.only({"machine", "question", "watts", "per", "source", "date", "fitted", "held_out", "note"});
+      rows.push_back(&row);
+    }
+  }
+  std::vector<PowerRow> out(rows.size());
+  in_parallel(rows.size(), threads, [&](std::size_t i) { out[i] = predict_power(*rows[i]); });
+  return out;
+}
+
+namespace {
+
+template <typename Row>
+void add_error(Errors& errors, const Row& row) {
+  errors.all.push_back(row.error());
+  ++errors.intervals;
+  errors.held += row.low <= row.published && row.published <= row.high;
+}
+
+/// "| 8 | 12.0 % | -3.1 % | 30.2 % | 88 % |".
+std::string error_cells(const Errors& e) {
+  if (e.all.empty()) return "| 0 | – | – | – | – |";
+  return fmt::format("| {} | {:.1f} % | {:+.1f} % | {:.1f} % | {:.0f} % |", e.all.size(), 100 * e.mean(),
+                     100 * e.bias(), 100 * e.quantile(1), 100 * e.coverage());
+}
+
+constexpr std::string_view kErrorHead =
+    "rows | mean error | bias | worst | inside the interval |\n|---|---:|---:|---:|---:|---:|\n";
+
+std::string hours_text(double hours) { return fmt::format("{:.3g}", hours); }
+
+std::string remarks(const RunRow& r) {
+  std::string out = r.includes.empty() ? "" : "not judged, holds " + r.includes;
+  if (!r.assumed.empty()) out += (out.empty() ? "" : "; ") + std::string("assumed: ") + r.assumed;
+  return out;
+}
+
+std::string quoted_cell(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + '"';
+}
+
+}  // namespace
+
+std::string runs_markdown(const std::vector<RunRow>& rows) {
+  std::map<std::string, Errors> families;
+  Errors all;
+  for (const RunRow& r : rows) {
+    if (!r.judged()) continue;
+    add_error(families[r.family], r);
+    add_error(all, r);
+  }
+  std::string out =
+      "\n## Whole published runs\n\nDevice-hours for 10^9 tokens: those that the publisher states for the "
+      "whole "
+      "run, or of MLPerf what the rate without evaluations comes to, against those predicted from the "
+      "layout, "
+      "batch and precision of the run. Nothing was fitted to them. Predictions have no failures, evaluations "
+      "or "
+      "checkpoints; runs whose hours hold such are shown and not judged. An error above zero means too many "
+      "hours.\n\n| family | ";
+  out += kErrorHead;
+  for (const auto& [family, errors] : families) out += fmt::format("| {} {}\n", family, error_cells(errors));
+  out += fmt::format("| **all** {}\n", error_cells(all));
+  out +=
+      "\n| run | devices | system | scheme | published | predicted | 90 % interval | error | remarks |\n"
+      "|---|---:|---|---|---:|---:|---:|---:|---|\n";
+  for (const RunRow& r : rows) {
+    if (!r.failure.empty()) continue;
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} to {} | {:+.1f} % | {} |\n", r.name, r.devices,
+                       r.system, r.scheme, hours_text(r.published), hours_text(r.predicted),
+                       hours_text(r.low), hours_text(r.high), 100 * r.error(), remarks(r));
+  }
+  out += "\nWithout a prediction:\n\n| run | why |\n|---|---|\n";
+  for (const RunRow& r : rows) {
+    if (!r.failure.empty()) out += fmt::format("| {} | {} |\n", r.name, r.failure);
+  }
+  return out;
+}
+
+std::string power_markdown(const std::vector<PowerRow>& rows) {
+  Errors held, fitted;
+  for (const PowerRow& r : rows) add_error(r.held_out ? held : fitted, r);
+  std::string out =
+      "\n## Power while training\n\nWatts of a node at the wall, or of one device, against those predicted "
+      "from "
+      "where the time of a step goes. Figures of `plan/power/draw.json` were fitted to some rows; the others "
+      "are "
+      "held out.\n\n| rows that | ";
+  out += kErrorHead;
+  out +=
+      fmt::format("| are held out {}\n| figures were fitted to {}\n", error_cells(held), error_cells(fitted));
+  out +=
+      "\n| machine | model | devices | of | published | predicted | bounds | error | held out |\n"
+      "|---|---|---:|---|---:|---:|---:|---:|---|\n";
+  for (const PowerRow& r : rows)
+    out += fmt::format("| {} | {} | {} | {} | {:.0f} W | {:.0f} W | {:.0f} to {:.0f} W | {:+.1f} % | {} |\n",
+                       r.machine, r.model, r.devices, r.node ? "a node" : "a device", r.published,
+                       r.predicted, r.low, r.high, 100 * r.error(), r.held_out ? "yes" : "no");
+  return out;
+}
+
+std::string runs_csv(const std::vector<RunRow>& rows) {
+  std::string out =
+      "file,name,family,model,system,devices,scheme,precision,tokens,published,predicted,low,high,error_"
+      "percent,"
+      "includes,assumed,failure,source\n";
+  for (const RunRow& r : rows)
+    out +=
+        fmt::format("{},{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{}\n", r.file,
+                    quoted_cell(r.name), quoted_cell(r.family), quoted_cell(r.model), r.system, r.devices,
+                    quoted_cell(r.scheme), r.precision, r.tokens, r.published, r.predicted, r.low, r.high,
+                    r.failure.empty() ? fmt::format("{:.2f}", 100 * r.error()) : "", quoted_cell(r.includes),
+                    quoted_cell(r.assumed), quoted_cell(r.failure), quoted_cell(r.source));
+  return out;
+}
+
+std::string power_csv(const std::vector<PowerRow>& rows) {
+  std::string out =
+      "machine,model,system,devices,of,held_out,published,predicted,low,high,error_percent,source\n";
+  for (const PowerRow& r : rows)
+    out += fmt::format("{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.2f},{}\n", quoted_cell(r.machine),
+                       quoted_cell(r.model), r.system, r.devices, r.node ? "node" : "device",
+                       r.held_out ? "yes" : "no", r.published, r.predicted, r.low, r.high, 100 * r.error(),
+                       quoted_cell(r.source));
+  return out;
+}
+
+}  // namespace tandem::calibration
