@@ -110,7 +110,8 @@ std::vector<Option> condition_options() {
       {"anchor", "RATE[@N]",
        "samples/s measured on N devices (default 1): scales the compute costs to meet it"},
       {"set", "PATH=VALUE",
-       "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s, host.memory=64GiB; or break "
+       "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s, host.memory=64GiB, "
+       "devices.*.power_limit=300W; or break "
        "it: "
        "faults.cpu0:cpu1=0.5 (half the bandwidth), faults.node1/nic0=down, faults.gpu3=0.8 (speed)",
        true},
