@@ -8,6 +8,7 @@
 
 #include "schemes/setup/uneven_batches.h"
 #include "sim/bound/placement.h"
+#include "topologies/devices/power_limit.h"
 
 namespace tandem::sim {
 
@@ -37,7 +38,7 @@ std::string split_text(const Request& p, const Cluster& cluster, const std::vect
     }
     const std::string count = least == most ? fmt::format("{}", least) : fmt::format("{} or {}", least, most);
     out += fmt::format("{}{}{} on each {}", out.empty() ? "" : ", ", count, out.empty() ? " samples" : "",
-                       p.system->device(sort.first).name);
+                       limited_name(p.system->device(sort.first)));
   }
   return out;
 }

@@ -11,6 +11,7 @@
 #include "app/pictures/draw.h"
 #include "app/pictures/system_drawing.h"
 #include "app/show/show.h"
+#include "topologies/devices/power_limit.h"
 #include "topologies/system.h"
 
 namespace tandem::app {
@@ -105,10 +106,7 @@ std::string nodes_of_kind(const System& system, std::size_t kind, int width) {
   for (const Vertex& v : system.vertices(kind)) {
     if (v.device < 0) continue;
     const Device& device = system.devices()[static_cast<std::size_t>(v.device)];
-    const PowerLimit& limit = device.limit;
-    const std::string limited =
-        limit.share < 1 ? fmt::format(" at {:.4g} W", limit.share * device.watts) : "";
-    devices.add({v.name, device.name + limited, to_text(device.memory), std::to_string(v.numa)});
+    devices.add({v.name, topologies::limited_name(device), to_text(device.memory), std::to_string(v.numa)});
   }
   const auto kinds = system.kinds();
   const KindOfNode& own = kinds[kind];

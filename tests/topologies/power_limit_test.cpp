@@ -63,6 +63,12 @@ TEST(PowerLimits, AreSetOnSingleDevices) {
   }
 }
 
+TEST(PowerLimits, AreNamedWithTheirDevices) {
+  const System system = System::load("v100-pcie-8x", {{"devices.gpu3.power_limit", "175W"}});
+  EXPECT_EQ(topologies::limited_name(system.device(system.accelerator(3))), "v100-pcie at 175 W");
+  EXPECT_EQ(topologies::limited_name(system.device(system.accelerator(2))), "v100-pcie");
+}
+
 TEST(PowerLimits, AtRatedPowerChangeNothing) {
   const System system = System::load("v100-pcie-8x", {{"devices.*.power_limit", "250W"}});
   EXPECT_DOUBLE_EQ(system.device(system.accelerator(0)).limit.speed, 1);

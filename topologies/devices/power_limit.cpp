@@ -120,6 +120,11 @@ Device with_power_limit(Device device, const Json& watts) {
   return device;
 }
 
+std::string limited_name(const Device& device) {
+  const double share = device.limit.share;
+  return share < 1 ? fmt::format("{} at {}", device.name, watts_text(share * device.watts)) : device.name;
+}
+
 std::string describe_power_limit(const Device& device) {
   const PowerLimit& l = device.limit;
   return fmt::format(

@@ -17,8 +17,10 @@ double least_power_limit(const Device& device);
 /// its place with the range that is valid.
 Device with_power_limit(Device device, const Json& watts);
 
-/// "175 W (70 % of 250 W) on v100-pcie: kernels at 90.4 % of their speed (88.1 to 94.6 %), as measured on
-/// V100 in training (Zeus, 2023)". Requires a limit below 1.
+/// "v100-pcie at 175 W"; the name alone where no limit is set.
+std::string limited_name(const Device& device);
+/// "power limit of 175 W (70 % of 250 W) on v100-pcie: kernels at 90.4 % of their speed (88.1 to 94.6 %), as
+/// measured on V100 in training (Zeus, 2023)". Requires a limit below 1.
 std::string describe_power_limit(const Device& device);
 
 }  // namespace tandem::topologies
