@@ -134,13 +134,12 @@ TEST(Plan, WithoutAPriceTimeAndEnergyRank) {
 }
 
 TEST(Plan, WhatCannotTrainIsLeftOutWithAReason) {
-  PlanQuestion q = question({"dgx-a100", "3090-pcie"});
-  q.training = {{"model", "llama3-70b"}, {"tokens", "1e9"}, {"optimizer", "adam"}};
-  q.nodes = {4};
+  PlanQuestion q = question({"dgx-a100-80gb", "2080ti-pcie-8x"});
+  q.training = {{"model", "llama3-8b"}, {"tokens", "1e9"}, {"optimizer", "adam"}};
   q.samples = 64;
   const Plan plan = make_plan(q);
   ASSERT_EQ(plan.left_out.size(), 1u);
-  EXPECT_EQ(plan.left_out[0].system, "3090-pcie");
+  EXPECT_EQ(plan.left_out[0].system, "2080ti-pcie-8x");
   EXPECT_FALSE(plan.left_out[0].why.empty());
 }
 
