@@ -42,7 +42,7 @@ void read_target(const Arguments& arguments, std::vector<std::pair<std::string, 
   out.emplace_back(key, text.substr(is + 1));
 }
 
-plan::Date today() {
+plan::Date clock_date() {
   const std::chrono::year_month_day day{
       std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now())};
   return {static_cast<int>(day.year()), static_cast<int>(static_cast<unsigned>(day.month())),
@@ -120,7 +120,7 @@ PlanQuestion read_plan(const Arguments& arguments) {
   q.limits = read_limits(arguments);
   q.market.today = arguments.has("today")
                        ? plan::Date::parse(arguments.text("today", ""), option_place("today"))
-                       : today();
+                       : clock_date();
   q.market.offers = plan::load_offers(arguments.all("offers"), q.market.today);
   q.market.rent = !arguments.has("buy") || arguments.has("rent");
   q.market.buy = !arguments.has("rent") || arguments.has("buy");

@@ -167,7 +167,7 @@ void add_error(Errors& errors, const Row& row) {
 }
 
 /// "| 8 | 12.0 % | -3.1 % | 30.2 % | 88 % |".
-std::string error_cells(const Errors& e) {
+std::string run_cells(const Errors& e) {
   if (e.all.empty()) return "| 0 | – | – | – | – |";
   return fmt::format("| {} | {:.1f} % | {:+.1f} % | {:.1f} % | {:.0f} % |", e.all.size(), 100 * e.mean(),
                      100 * e.bias(), 100 * e.quantile(1), 100 * e.coverage());
@@ -210,8 +210,8 @@ std::string runs_markdown(const std::vector<RunRow>& rows) {
       "checkpoints; runs whose hours hold such are shown and not judged. An error above zero means too many "
       "hours.\n\n| family | ";
   out += kErrorHead;
-  for (const auto& [family, errors] : families) out += fmt::format("| {} {}\n", family, error_cells(errors));
-  out += fmt::format("| **all** {}\n", error_cells(all));
+  for (const auto& [family, errors] : families) out += fmt::format("| {} {}\n", family, run_cells(errors));
+  out += fmt::format("| **all** {}\n", run_cells(all));
   out +=
       "\n| run | devices | system | scheme | published | predicted | 90 % interval | error | remarks |\n"
       "|---|---:|---|---|---:|---:|---:|---:|---|\n";
@@ -238,8 +238,7 @@ std::string power_markdown(const std::vector<PowerRow>& rows) {
       "are "
       "held out.\n\n| rows that | ";
   out += kErrorHead;
-  out +=
-      fmt::format("| are held out {}\n| figures were fitted to {}\n", error_cells(held), error_cells(fitted));
+  out += fmt::format("| are held out {}\n| figures were fitted to {}\n", run_cells(held), run_cells(fitted));
   out +=
       "\n| machine | model | devices | of | published | predicted | bounds | error | held out |\n"
       "|---|---|---:|---|---:|---:|---:|---:|---|\n";
