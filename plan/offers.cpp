@@ -38,6 +38,7 @@ Date read_date(const Json& json, const Date& today) {
 }
 
 void read_exchange(const Json& json, Common& common) {
+  if (const Json* usd = json.find("USD")) usd->fail("prices are kept in USD: it has no rate of exchange");
   for (const auto& [currency, rate] : json.members()) {
     rate.only({"usd", "date", "source"});
     read_date(rate.at("date"), common.today);
@@ -167,7 +168,11 @@ std::vector<Offer> load_offers(const std::vector<std::string>& files, const Date
   const auto add = [&](const std::string& file) {
     for (Offer& offer : offers_from_json(Json::load(file), today)) by_name[offer.name] = std::move(offer);
   };
-  for (const std::string& name : list_data(kOffers)) add(find_data(kOffers, "offer", name));
+  const Date end{9999};
+  for (const std::string& name : list_data(kOffers)) {
+    for (Offer& offer : offers_from_json(Json::load(find_data(kOffers, "offer", name)), end))
+      if (days_between(offer.date, today) >= 0) by_name[offer.name] = std::move(offer);
+  }
   for (const std::string& file : files) add(file);
   std::vector<Offer> out;
   for (auto& [name, offer] : by_name) out.push_back(std::move(offer));

@@ -71,8 +71,8 @@ struct Cost {
   std::optional<Money> commitment;
   std::vector<std::string> notes;  ///< what is not in the price, one sentence each
   Money total() const { return rent + capital + power + hosting + maintenance; }
-  /// What must be at hand for the run: the outlay in place of its share.
-  Money needed() const { return rent + outlay + power + hosting + maintenance; }
+  /// What must be at hand for the run: the outlay in place of its share, and all of a commitment.
+  Money needed() const { return commitment.value_or(rent) + outlay + power + hosting + maintenance; }
 };
 
 /// What `nodes` nodes with `devices` devices in all cost for `seconds`, in which they draw `joules` at the
@@ -86,9 +86,10 @@ Cost cost_of(const Offer& offer, int64_t nodes, int64_t devices, const Estimate&
 bool allows(const Offer& offer, int64_t nodes, int64_t devices);
 
 /// The shipped offers, then those of `files` in order: a later one replaces an earlier one of the same name.
-/// Sorted by name. Throws InputError with file:line:column: unknown keys, kinds, systems, devices and
-/// currencies with the nearest name; prices that are not above 0; a price for rent and one to buy, or
-/// neither; fields that do not belong to the kind; dates that are none, or after `today`.
+/// Shipped prices after `today` are left out. Sorted by name. Throws InputError with file:line:column:
+/// unknown keys, kinds, systems, devices and currencies with the nearest name; prices that are not above 0; a
+/// price for rent and one to buy, or neither; fields that do not belong to the kind; dates that are none, or
+/// after `today`.
 std::vector<Offer> load_offers(const std::vector<std::string>& files, const Date& today);
 /// Of one document of offers, in its order.
 std::vector<Offer> offers_from_json(const Json& document, const Date& today);

@@ -80,6 +80,7 @@ struct PlanCandidate {
   std::optional<Cost> cost;
   Estimate watts, joules;             ///< at the wall of the machines
   std::optional<Estimate> carbon;     ///< kg of CO2 equivalent
+  bool own_failures = false;          ///< the training's, not those published of such machines
   double useful = 1;                  ///< share of the time that failures leave
   double in_time = 1, in_budget = 1;  ///< probabilities; 1 where no limit is set
   bool in_power = true;

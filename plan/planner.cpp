@@ -41,6 +41,7 @@ struct Machine {
   std::optional<schemes::Report> report;
   bool nothing_fails = false;
   std::string without_failures;  ///< why they are left out
+  bool own_failures = false;     ///< the training says how often machines fail
 
   double rate_at_most() const { return report ? report->rate.samples_per_second : way.rate; }
 };
@@ -67,12 +68,17 @@ class Planner {
   /// The best way of each system and number of nodes. Systems are independent; bounds of one are shared by
   /// its numbers of nodes.
   void find() {
-    std::vector<std::vector<Machine>> found(q_.systems.size());
+    std::vector<std::string> systems;
+    for (const std::string& system : q_.systems) {
+      if (std::find(systems.begin(), systems.end(), system) != systems.end()) continue;
+      question(system, 0);  // what is wrong with all numbers of nodes
+      systems.push_back(system);
+    }
+    std::vector<std::vector<Machine>> found(systems.size());
     std::size_t done = 0;
-    say(fmt::format("pricing {} system{} with {} number{} of nodes ...", q_.systems.size(),
-                    q_.systems.size() == 1 ? "" : "s", q_.nodes.size(), q_.nodes.size() == 1 ? "" : "s"));
-    base::in_parallel(q_.systems.size(), q_.threads,
-                      [&](std::size_t i) { found[i] = machines(q_.systems[i]); });
+    say(fmt::format("pricing {} system{} with {} number{} of nodes ...", systems.size(),
+                    systems.size() == 1 ? "" : "s", q_.nodes.size(), q_.nodes.size() == 1 ? "" : "s"));
+    base::in_parallel(systems.size(), q_.threads, [&](std::size_t i) { found[i] = machines(systems[i]); });
     for (auto& of_system : found) {
       ++done;
       for (Machine& m : of_system) {
@@ -128,7 +134,7 @@ class Planner {
     options.emplace_back("system", system);
     if (devices > 0 && nodes > 1) throw InputError(fmt::format("{} is a part of one node", asked));
     Question one = Question::of(options, q_.hooks);
-    if (one.system.nodes() == nodes) return one;
+    if (nodes == 0 || one.system.nodes() == nodes) return one;
     options.emplace_back("set", fmt::format("nodes={}", nodes));
     return Question::of(options, q_.hooks);
   }
@@ -290,7 +296,8 @@ class Planner {
 
   void predict(Machine& m) const {
     const int64_t devices = m.way.candidate.devices;
-    if (q_.failures && !m.question->failures) {
+    m.own_failures = m.question->failures.has_value();
+    if (q_.failures && !m.own_failures) {
       try {
         const double read = answers::checkpoint_seconds(*m.question, devices);
         const Failures f = failures(fault_rates(m.question->system), Luck::expected, 0, read, true);
@@ -317,6 +324,13 @@ class Planner {
     c.way.rate = c.report.rate.samples_per_second;
     c.offer = e.offer;
     if (!m.without_failures.empty()) c.notes.push_back(m.without_failures);
+    const auto& sets = m.question->sets;
+    if (c.offer &&
+        std::any_of(sets.begin(), sets.end(), [](const auto& set) { return set.first != "nodes"; }))
+      c.notes.push_back("the price is of the machine as it is sold, without the changes that were set");
+    if (!answers::learns_as_one(m.question->scheme))
+      c.notes.push_back(fmt::format("{} makes stale or averaged updates: the same samples may train less",
+                                    c.way.candidate.scheme));
     set_finish(m, c);
     if (q_.market.grid) c.carbon = carbon(*q_.market.grid, c.joules, q_.market.ownership.pue);
     if (c.cost) c.notes.insert(c.notes.end(), c.cost->notes.begin(), c.cost->notes.end());
@@ -328,17 +342,27 @@ class Planner {
   /// bought ones with as many spare nodes as are cheapest.
   void set_finish(const Machine& m, PlanCandidate& c) const {
     const schemes::TrainingProgress& p = *c.report.progress;
+    if (!p.seconds && c.report.goodput && c.report.goodput->share < 1e-6)
+      throw InputError(
+          fmt::format("with these failures {} never gets done: a failure comes before a checkpoint "
+                      "is written",
+                      c.system));
     if (!p.seconds) throw InputError(p.unknown.empty() ? "the time to the target is unknown" : p.unknown[0]);
     const Estimate useful{p.seconds_low.value_or(*p.seconds), *p.seconds,
                           p.seconds_high.value_or(*p.seconds)};
     c.watts = power_of(c.report, m.question->system).wall();
+    c.own_failures = m.own_failures;
+    if (m.own_failures && c.report.goodput) {
+      c.useful = c.report.goodput->share;
+      c.spares = c.report.goodput->spares;
+    }
     const bool bought = c.offer && c.offer->kind == OfferKind::buy;
-    const int64_t most = bought && c.report.goodput ? kMostSpares : 0;
+    const int64_t most = bought && c.report.goodput && !m.own_failures ? kMostSpares : 0;
     for (int64_t spares = 0; spares <= most; ++spares) {
       PlanCandidate with = c;
-      with.spares = spares;
+      if (!m.own_failures) with.spares = spares;
       with.finish = useful;
-      if (c.report.goodput) delay(m, with);
+      if (c.report.goodput && !m.own_failures) delay(m, with);
       price(with);
       if (spares > 0 && !(with.value(Aim::cheapest) < c.value(Aim::cheapest))) break;
       c = std::move(with);
@@ -368,6 +392,10 @@ class Planner {
     Ownership own = q_.market.ownership;
     own.spares += static_cast<double>(c.spares) / static_cast<double>(c.nodes);
     c.cost = cost_of(*c.offer, c.nodes, c.devices, c.finish, c.joules, own);
+    if (c.cost->commitment)
+      c.cost->notes.push_back(fmt::format("{} of {} must be paid for its whole term: {} USD",
+                                          to_text(c.offer->kind), c.offer->seller,
+                                          base::grouped(c.cost->commitment->value)));
   }
 
   Plan finish() {

@@ -54,6 +54,12 @@ std::string machine_text(const PlanCandidate& c) {
   return fmt::format("{}{} x {}", c.nodes, c.spares > 0 ? fmt::format("+{}", c.spares) : "", c.system);
 }
 
+/// "1 machine", "1,234 ways".
+std::string count_text(int64_t n, std::string_view what) {
+  const std::string number = n < 1000 ? std::to_string(n) : grouped(static_cast<double>(n));
+  return fmt::format("{} {}{}", number, what, n == 1 ? "" : "s");
+}
+
 std::string offer_text(const PlanCandidate& c) {
   if (!c.offer) return "no price";
   if (c.offer->kind != plan::OfferKind::buy)
@@ -76,7 +82,8 @@ std::string command(const PlanCandidate& c) {
 std::string target_text(const PlanCandidate& c) {
   const schemes::TrainingProgress& p = *c.report.progress;
   using Target = schemes::TrainingProgress::Target;
-  const std::string value = p.value < 1e9 ? grouped(p.value) : fmt::format("{:.4g}", p.value);
+  const std::string value =
+      p.value >= 1000 && p.value < 1e9 ? grouped(p.value) : fmt::format("{:.6g}", p.value);
   switch (p.target) {
     case Target::loss:
       return fmt::format("to a loss of {:.4g}", p.value);
@@ -104,9 +111,9 @@ std::string limits_text(const plan::Limits& limits) {
 std::string heading(const PlanQuestion& q, const Plan& plan) {
   const PlanCandidate& first = plan.ranked[0];
   const std::string limits = limits_text(q.limits);
-  return fmt::format("{} · {} · {} samples in a step · {}{} · {} first\n", first.question->graph.name(),
-                     target_text(first), grouped(static_cast<double>(q.samples)),
-                     first.question->optimizer->name, limits.empty() ? "" : " · " + limits, to_text(q.aim));
+  return fmt::format("{} · {} · {} in a step · {}{} · {} first\n", first.question->graph.name(),
+                     target_text(first), count_text(q.samples, "sample"), first.question->optimizer->name,
+                     limits.empty() ? "" : " · " + limits, to_text(q.aim));
 }
 
 /// The first of all, those that none beats in time and money, and the smallest that keeps to the limits.
@@ -180,7 +187,7 @@ std::string assumed_text(const PlanQuestion& q, const Plan& plan) {
   }
   std::set<std::string> kinds;
   for (const PlanCandidate& c : plan.ranked) {
-    if (!c.report.goodput) continue;
+    if (!c.report.goodput || c.own_failures) continue;
     const plan::FaultRates rates = plan::fault_rates(c.question->system);
     if (!kinds.insert(rates.kind).second) continue;
     out += fmt::format("- failures of {}, {} between those of a node of {} devices: {}\n", rates.kind,
@@ -329,12 +336,13 @@ std::string plan_text(const PlanQuestion& q, const Plan& plan, int columns) {
   std::size_t rows = 0;
   for (std::size_t i = 0; i < plan.ranked.size(); ++i) rows += shown(q, plan, i) ? 1 : 0;
   if (rows < plan.ranked.size())
-    out += fmt::format("{} more rows: --format csv or json.\n", plan.ranked.size() - rows);
+    out +=
+        count_text(static_cast<int64_t>(plan.ranked.size() - rows), "more row") + ": --format csv or json.\n";
   if (std::any_of(plan.ranked.begin(), plan.ranked.end(),
                   [](const PlanCandidate& c) { return c.spares > 0; }))
     out += "In 8+1 nodes one is a spare: there are as many as make it cheapest.\n";
-  out += fmt::format("{} machines were priced, {} ways to train on them; {} were predicted{}.\n", plan.priced,
-                     grouped(static_cast<double>(plan.ways)), plan.predicted,
+  out += fmt::format("{} priced, {} to train on them; {} predicted{}.\n", count_text(plan.priced, "machine"),
+                     count_text(plan.ways, "way"), plan.predicted,
                      plan.interrupted ? " before the interrupt" : "");
   out += assumed_text(q, plan) + left_out_text(plan);
   return out + "\nPredict the first:\n  " + command(first) + "\n";

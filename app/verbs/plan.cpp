@@ -132,6 +132,10 @@ PlanQuestion read_plan(const Arguments& arguments) {
   if (arguments.has("grid"))
     q.market.grid = plan::find_grid(arguments.text("grid", ""), option_place("grid"));
   q.failures = !arguments.has("no-failures");
+  for (const char* own : {"mtbf", "node-mtbf"}) {
+    if (!q.failures && arguments.has(own))
+      throw UsageError(fmt::format("--no-failures and --{} contradict each other: use one of them", own));
+  }
   q.top = static_cast<std::size_t>(arguments.integer("top", 5, 1, 1000));
   q.threads = static_cast<int>(
       arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));

@@ -143,6 +143,40 @@ TEST(Plan, WhatCannotTrainIsLeftOutWithAReason) {
   EXPECT_FALSE(plan.left_out[0].why.empty());
 }
 
+TEST(Plan, OwnFailuresReplaceThePublishedOnes) {
+  PlanQuestion q = question({"dgx-a100"}, {2});
+  q.market.buy = false;
+  q.training.insert(q.training.end(), {{"node-mtbf", "1h"}, {"restart-time", "10min"}});
+  const Plan plan = make_plan(q);
+  const PlanCandidate& c = plan.ranked.at(0);
+  EXPECT_TRUE(c.own_failures);
+  EXPECT_LT(c.useful, 0.9);
+  EXPECT_EQ(c.useful, c.report.goodput->share);
+  EXPECT_EQ(c.finish.value, *c.report.progress->seconds);
+  q.training.back().second = "1h";
+  q.training[q.training.size() - 2].second = "1s";
+  EXPECT_THROW(make_plan(q), InputError);
+}
+
+TEST(Plan, ASystemAskedTwiceIsOneMachine) {
+  EXPECT_EQ(make_plan(question({"dgx-a100", "dgx-a100"})).priced, 1);
+  EXPECT_THROW(make_plan(question({"dgx-a100", "nosuch"})), InputError);
+}
+
+TEST(Plan, ACommitmentIsPaidWhole) {
+  PlanQuestion q = question({"dgx-a100"});
+  q.market.offers = offers_from_json(
+      Json::parse(R"({"offers": {"mine": {"seller": "me", "system": "dgx-a100", "kind": "reserved",
+                    "per_hour": 10, "committed_months": 12, "date": "2026-01", "source": "a quote"}}})",
+                  "offers.json"),
+      q.market.today);
+  q.limits.budget = 1000;
+  const PlanCandidate c = make_plan(q).ranked.at(0);
+  EXPECT_LT(c.cost->total().value, 1000);
+  EXPECT_NEAR(c.cost->needed().value, 10 * kHoursOfYear, 1);
+  EXPECT_LT(c.in_budget, 0.1);
+}
+
 TEST(Plan, ProbabilitiesFollowFromTheBounds) {
   const Estimate x{80, 100, 125};
   EXPECT_NEAR(probability_within(x, 125), 0.95, 1e-3);
