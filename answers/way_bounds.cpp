@@ -211,9 +211,11 @@ void WayBounds::learn(const Candidate& c, const Recompute& recompute, Bytes acti
   const int64_t parts = c.pipeline * c.chunks;
   if (c.pipeline == 1 || c.micro_batches < c.pipeline || blocks_ < parts) return;
   const int64_t most = c.pipeline * c.chunks * ((blocks_ + parts - 1) / parts);
-  const Learned now{c.pipeline, static_cast<double>(activations.n) / static_cast<double>(c.batch * most)};
+  const Learned now{c.pipeline, c.batch,
+                    static_cast<double>(activations.n) / static_cast<double>(c.batch * most)};
   Learned& known = learned_[schedule(c, recompute)];
-  if (known.pipeline == 0 || now.pipeline < known.pipeline) known = now;
+  if (known.pipeline == 0 || std::pair(now.pipeline, -now.batch) < std::pair(known.pipeline, -known.batch))
+    known = now;
 }
 
 const WayBounds::TooBig* WayBounds::too_big(const Misfit& misfit) const {
@@ -233,6 +235,7 @@ double WayBounds::learned_bytes(const Candidate& c, const Recompute& recompute) 
   // Of several chunks a stage has more under way the more micro-batches there are.
   const int64_t least = c.chunks > 1 ? 2 * c.pipeline : c.pipeline;
   if (at == learned_.end() || at->second.pipeline > c.pipeline || c.micro_batches < least) return 0;
+  if (at->second.batch < c.batch) return 0;  // some of it does not grow with the batch
   return kLearned * held_blocks(c) * at->second.block * static_cast<double>(c.batch);
 }
 

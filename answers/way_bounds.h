@@ -58,7 +58,7 @@ class WayBounds {
  private:
   using Schedule = std::tuple<std::string, int, std::string, int64_t, bool>;
   struct Learned {
-    int64_t pipeline = 0;
+    int64_t pipeline = 0, batch = 0;
     double block = 0;  ///< bytes of a sample in a block
   };
   static Schedule schedule(const Candidate& c, const Recompute& recompute);
