@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/math/distributions/normal.hpp>
 #include <cmath>
 
 #include "answers/answer.h"
@@ -25,9 +26,9 @@ class Explanation {
 
   std::vector<Choice> choices(const std::vector<Way>& ways) const {
     std::vector<Choice> out(ways.size());
-    say(fmt::format("explaining {} choice{} ...", ways.size(), ways.size() == 1 ? "" : "s"));
+    search_.say(fmt::format("explaining {} choice{} ...", ways.size(), ways.size() == 1 ? "" : "s"));
     in_parallel(ways.size(), search_.threads,
-                [&](std::size_t i) { out[i] = choice(ways[i], i == 0 && !stopped()); });
+                [&](std::size_t i) { out[i] = choice(ways[i], i == 0 && !search_.stopped()); });
     return out;
   }
 
@@ -40,8 +41,8 @@ class Explanation {
     const double own = rate_of({space_.samples, c.scheme, c.devices, c.batch, 0}, first);
     double before = own;
     for (const int64_t factor : {2, 4, 8}) {
-      if (stopped() || (space_.devices > kMostTried && factor > 2)) break;
-      say(fmt::format("the first choice with {} times the samples in a step ...", factor));
+      if (search_.stopped() || (space_.devices > kMostTried && factor > 2)) break;
+      search_.say(fmt::format("the first choice with {} times the samples in a step ...", factor));
       double best = 0;
       for (Advice::Larger& way : ways_with(factor, c)) {
         way.rate = rate_of(way, first);
@@ -98,12 +99,6 @@ class Explanation {
     }
   }
 
-  bool stopped() const { return search_.stop != nullptr && *search_.stop; }
-
-  void say(std::string_view text) const {
-    if (search_.progress) search_.progress(text);
-  }
-
   const Question& q_;
   const Space& space_;
   const Search& search_;
@@ -117,7 +112,7 @@ double probability_faster(const Report& a, const Report& b) {
   const double mean = std::log(a.rate.samples_per_second / b.rate.samples_per_second);
   const double sigma = (mean > 0 ? mean - std::log(ratio.low) : std::log(ratio.high) - mean) / kNormal90;
   if (!(sigma > 0)) return mean > 0 ? 1 : mean < 0 ? 0 : 0.5;
-  return 0.5 * std::erfc(-mean / (sigma * std::sqrt(2.0)));
+  return boost::math::cdf(boost::math::normal(), mean / sigma);
 }
 
 Advice advise(const Question& question, const Space& space, const Search& search) {
@@ -128,7 +123,7 @@ Advice advise(const Question& question, const Space& space, const Search& search
   out.ways = ways.count;
   out.simulated = ways.simulated;
   out.complete = ways.complete;
-  out.interrupted = search.stop != nullptr && *search.stop;
+  out.interrupted = search.stopped();
   out.outcomes = std::move(ways.outcomes);
   out.ranked = explanation.choices(ways.ranked);
   if (!out.interrupted) out.larger = explanation.larger(ways.ranked[0]);

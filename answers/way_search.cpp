@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <set>
 #include <tuple>
@@ -23,7 +22,7 @@ constexpr int64_t kLarge = 64;  // above it a candidate takes long to simulate
 constexpr std::size_t kWave = 4;
 /// Refinements for more choices than the first two.
 constexpr int64_t kExtra = 400;
-/// Of a device's memory what is not tight takes at most this.
+/// The share of a device's memory that a way which is not tight may take.
 constexpr double kRoomy = 0.9;
 /// What noise can add to a rate by chance.
 constexpr double kChance = 1.01;
@@ -53,7 +52,7 @@ struct Refined {
   enum class State : uint8_t { refused, too_big, waits, found } state = State::waits;
   Waiting next;
   double rate = 0;
-  bool tight = false;  ///< too big only for what is to be roomy
+  bool tight = false;  ///< it fits, but leaves too little room
   Bytes needs = {}, capacity = {};
   Bytes activations = {};  ///< of a walk through what the saver leaves
   HostMemory host = {};    ///< too little for what fits the devices
@@ -66,7 +65,7 @@ class WaySearch {
       : q_(question), space_(space), search_(search), bounds_(bounds) {}
 
   Ways run() {
-    say("listing ways ...");
+    search_.say("listing ways ...");
     all_ = candidates(space_);
     for (const bool offload : {false, true}) {
       offload_ = offload;
@@ -74,9 +73,9 @@ class WaySearch {
         roomy_ = roomy;
         start();
         go();
-        if (stopped() || best_.size() >= search_.top || tight_.empty()) break;
+        if (search_.stopped() || best_.size() >= search_.top || tight_.empty()) break;
       }
-      if (!best_.empty() || search_.offload || stopped()) break;
+      if (!best_.empty() || search_.offload || search_.stopped()) break;
     }
     return finish();
   }
@@ -107,7 +106,7 @@ class WaySearch {
   int64_t most_simulated() const { return space_.devices > kLarge ? kMostSimulatedLarge : kMostSimulated; }
 
   void go() {
-    while (!waiting_.empty() && !stopped()) {
+    while (!waiting_.empty() && !search_.stopped()) {
       const bool decided = waiting_.begin()->bound <= floor();
       if (decided && (best_.size() >= search_.top || extra_ <= 0)) return;
       if (simulated_ >= most_simulated()) {
@@ -123,10 +122,10 @@ class WaySearch {
       refine(wave);
       if (decided) extra_ -= static_cast<int64_t>(wave.size());
     }
-    complete_ = complete_ && !stopped();
+    complete_ = complete_ && !search_.stopped();
   }
 
-  /// By what is known of its shape, or of one like it that is smaller.
+  /// A faster way of its shape is known, or a smaller one that divides the model as it does did not fit.
   bool beaten(const Waiting& w) {
     const auto best = best_.find(all_[w.at].shape());
     if (best != best_.end() && (w.bound <= best->second.rate || (!roomy_ && !best->second.tight)))
@@ -142,7 +141,7 @@ class WaySearch {
   void refine(const std::vector<Waiting>& wave) {
     std::vector<Refined> found(wave.size());
     in_parallel(wave.size(), search_.threads, [&](std::size_t i) {
-      if (stopped()) return;
+      if (search_.stopped()) return;
       try {
         found[i] = refined(wave[i]);
       } catch (const InputError& e) {
@@ -152,8 +151,8 @@ class WaySearch {
     });
     for (std::size_t i = 0; i < wave.size(); ++i) keep(wave[i], std::move(found[i]));
     const auto most = static_cast<std::size_t>(most_simulated());
-    say(fmt::format("{} ways left of {}, simulated {} of at most {} ...", waiting_.size(), all_.size(),
-                    simulated_, most));
+    search_.say(fmt::format("{} ways left of {}, simulated {} of at most {} ...", waiting_.size(),
+                            all_.size(), simulated_, most));
   }
 
   Refined refined(const Waiting& w) {
@@ -188,7 +187,7 @@ class WaySearch {
   }
 
   /// The first saver whose least need fits.
-  Refined with_stage(Waiting w) {
+  Refined with_stage(Waiting w) const {
     const Candidate& c = all_[w.at];
     const std::vector<Saver> ways = savers(c);
     Refined out;
@@ -205,7 +204,7 @@ class WaySearch {
     return out;
   }
 
-  /// By the least that it must hold.
+  /// Whether the least that it must hold fits.
   bool may_fit(const Candidate& c, const Saver& saver, Refined& out) const {
     out.capacity = space_.system->device(space_.system->accelerator(0)).memory;
     const double least = bounds_.least_bytes(c, saver.recompute, saver.offload);
@@ -235,7 +234,7 @@ class WaySearch {
     const Candidate& c = all_[w.at];
     const Saver saver = savers(c)[w.saver];
     Refined out;
-    // By what has been learned since.
+    // More may be known than when it was put there.
     if (!may_fit(c, saver, out)) return next_saver(w, std::move(out));
     if (many(c)) {
       const ResolvedScheme scheme =
@@ -330,7 +329,7 @@ class WaySearch {
     Ways out;
     out.count = static_cast<int64_t>(all_.size());
     out.simulated = simulated_;
-    out.complete = complete_ && !stopped();
+    out.complete = complete_ && !search_.stopped();
     if (best_.empty()) refuse();
     for (const auto& [shape, way] : best_) out.ranked.push_back(way);
     std::sort(out.ranked.begin(), out.ranked.end(), [&](const Way& a, const Way& b) {
@@ -351,12 +350,6 @@ class WaySearch {
 
   [[noreturn]] void refuse() const;
 
-  bool stopped() const { return search_.stop != nullptr && *search_.stop; }
-
-  void say(std::string_view text) const {
-    if (search_.progress) search_.progress(text);
-  }
-
   const Question& q_;
   const Space& space_;
   const Search& search_;
@@ -372,7 +365,7 @@ class WaySearch {
 };
 
 void WaySearch::refuse() const {
-  if (stopped()) throw InputError("interrupted before a way was found");
+  if (search_.stopped()) throw InputError("interrupted before a way was found");
   if (all_.empty())
     throw InputError(fmt::format("no way to train {} with {} in a step on at most {} devices",
                                  space_.graph->name(), samples_words(space_.samples), space_.devices));

@@ -29,6 +29,10 @@ struct Search {
   bool simulate = true;
   std::function<void(std::string_view)> progress;  ///< may be empty; called by one thread at a time
   const std::atomic<bool>* stop = nullptr;         ///< the search ends when it becomes true; null: never
+  bool stopped() const { return stop != nullptr && *stop; }
+  void say(std::string_view text) const {
+    if (progress) progress(text);
+  }
 };
 
 /// What lets a candidate fit.

@@ -34,6 +34,14 @@ inline std::vector<std::string> lower_words(std::string_view text) {
   return out;
 }
 
+/// One cell of CSV (RFC 4180): quoted where it must be.
+inline std::string csv_cell(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + '"';
+}
+
 /// Without a byte order mark, and with plain blanks for the no-break spaces (U+00A0, U+2007, U+202F in UTF-8)
 /// that web pages and mails put into pasted tables. No line gets longer.
 inline std::string with_plain_blanks(std::string_view text) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/data.h"
+#include "base/units.h"
 #include "plan/offers.h"
 
 namespace tandem::plan {
@@ -18,7 +19,11 @@ double units_paid(const Offer& offer, int64_t nodes, int64_t devices) {
 
 void add_rent(const Offer& offer, double price, const Estimate& hours, Cost& out) {
   out.rent = hours * price;
-  if (offer.committed_hours > hours.value) out.commitment = price * offer.committed_hours;
+  if (offer.committed_hours > hours.value) {
+    out.commitment = price * offer.committed_hours;
+    out.notes.push_back(fmt::format("the offer of {} must be paid for its whole term: {} USD", offer.seller,
+                                    grouped(out.commitment->value)));
+  }
   if (offer.kind == OfferKind::spot && !offer.interruptions)
     out.notes.push_back(fmt::format("no source says how often {} takes spot machines away", offer.seller));
 }

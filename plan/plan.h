@@ -15,6 +15,7 @@
 #include "answers/way_search.h"
 #include "plan/date.h"
 #include "plan/estimate.h"
+#include "plan/faults.h"
 #include "plan/grid.h"
 #include "plan/offers.h"
 
@@ -80,11 +81,12 @@ struct PlanCandidate {
   std::optional<Cost> cost;
   Estimate watts, joules;             ///< at the wall of the machines
   std::optional<Estimate> carbon;     ///< kg of CO2 equivalent
-  bool own_failures = false;          ///< the training's, not those published of such machines
+  std::optional<FaultRates> faults;   ///< published ones that count; unset: the training's own, or none
   double useful = 1;                  ///< share of the time that failures leave
   double in_time = 1, in_budget = 1;  ///< probabilities; 1 where no limit is set
   bool in_power = true;
   std::vector<std::string> notes;
+  bool bought() const { return offer && offer->kind == OfferKind::buy; }
   /// In the unit of the aim: seconds, USD or joules.
   double value(Aim aim) const;
   /// It keeps to all limits with 90 % probability.

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <numeric>
 #include <tuple>
 
-#include "answers/advise.h"
 #include "answers/goodput.h"
 
 namespace tandem::plan {
@@ -17,16 +17,14 @@ namespace {
 
 constexpr double kNormal90 = 1.645;
 
-double normal_below(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
+double normal_below(double z) { return boost::math::cdf(boost::math::normal(), z); }
 
 /// What the candidate's value by the aim would be if its time were known exactly: the bounds of the rest.
 Estimate without_time(const PlanQuestion& q, const PlanCandidate& c) {
   if (q.aim == Aim::soonest) return c.finish.value;
   const Estimate joules = c.watts * c.finish.value;
   if (q.aim == Aim::least_energy) return joules;
-  Ownership own = q.market.ownership;
-  own.spares += static_cast<double>(c.spares) / static_cast<double>(c.nodes);
-  return cost_of(*c.offer, c.nodes, c.devices, c.finish.value, joules, own).total();
+  return cost_of(q.market.ownership, c, c.finish.value, joules).total();
 }
 
 Estimate over_value(const Estimate& x) { return {x.low / x.value, 1, x.high / x.value}; }
@@ -44,7 +42,7 @@ std::string words(const PlanCandidate& c) {
                      c.offer ? fmt::format(" ({})", to_text(c.offer->kind)) : "");
 }
 
-/// The bounds of the second's value over the first's, one input turned at a time.
+/// The bounds of the second's value over the first's as one input at a time varies.
 std::vector<Influence> influences(const PlanQuestion& q, const PlanCandidate& a, const PlanCandidate& b) {
   const double ratio = b.value(q.aim) / a.value(q.aim);
   std::vector<Influence> out;
@@ -89,13 +87,11 @@ std::vector<BreakEven> break_even(const PlanQuestion& q, const PlanCandidate& a,
   if (!std::isfinite(ratio) || !(ratio > 1)) return out;
   out.push_back({fmt::format("samples/s of {}", words(b)), ratio});
   if (q.aim != Aim::cheapest) return out;
-  const bool bought = b.offer->kind == OfferKind::buy;
-  const double price = bought ? b.cost->capital.value : b.cost->rent.value;
+  const double price = b.bought() ? b.cost->capital.value : b.cost->rent.value;
   const double rest = b.cost->total().value - price;
   if (a.value(q.aim) > rest)
     out.push_back({fmt::format("price of {}", words(b)), (a.value(q.aim) - rest) / price});
-  const bool first_bought = a.offer->kind == OfferKind::buy;
-  const double own = first_bought ? a.cost->capital.value : a.cost->rent.value;
+  const double own = a.bought() ? a.cost->capital.value : a.cost->rent.value;
   out.push_back(
       {fmt::format("price of {}", words(a)), (b.value(q.aim) - (a.cost->total().value - own)) / own});
   return out;
@@ -119,6 +115,13 @@ std::vector<std::size_t> front(const std::vector<PlanCandidate>& all, First firs
 }
 
 }  // namespace
+
+Cost cost_of(const Ownership& ownership, const PlanCandidate& c, const Estimate& seconds,
+             const Estimate& joules) {
+  Ownership own = ownership;
+  own.spares += static_cast<double>(c.spares) / static_cast<double>(c.nodes);
+  return cost_of(*c.offer, c.nodes, c.devices, seconds, joules, own);
+}
 
 double probability_within(const Estimate& x, double limit) {
   const double distance = std::log(limit / x.value);

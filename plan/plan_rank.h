@@ -9,6 +9,10 @@ namespace tandem::plan {
 /// side. 1 or 0 where the bounds are the value.
 double probability_within(const Estimate& x, double limit);
 
+/// What the candidate's run costs under its offer, with its spare nodes.
+Cost cost_of(const Ownership& ownership, const PlanCandidate& candidate, const Estimate& seconds,
+             const Estimate& joules);
+
 /// Useful share of the time of `nodes` nodes that write checkpoints as `goodput` says and fail as `failures`
 /// says (answers/goodput.h, closed form).
 double useful_share(const schemes::Goodput& goodput, int64_t nodes, const answers::Failures& failures);

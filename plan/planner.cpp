@@ -7,7 +7,6 @@
 #include <cmath>
 #include <memory>
 #include <set>
-#include <tuple>
 
 #include "answers/failures.h"
 #include "answers/goodput.h"
@@ -15,7 +14,6 @@
 #include "plan/faults.h"
 #include "plan/plan_rank.h"
 #include "plan/power.h"
-#include "sim/bound/placement.h"
 
 namespace tandem::plan {
 
@@ -39,9 +37,9 @@ struct Machine {
   int64_t ways = 0;
   std::string why_not;  ///< "": it is a candidate
   std::optional<schemes::Report> report;
-  bool nothing_fails = false;
-  std::string without_failures;  ///< why they are left out
-  bool own_failures = false;     ///< the training says how often machines fail
+  std::string without_failures;           ///< why they are left out
+  std::optional<FaultRates> faults = {};  ///< published ones that count
+  double idle_watts = 0;                  ///< at least
 
   double rate_at_most() const { return report ? report->rate.samples_per_second : way.rate; }
 };
@@ -75,12 +73,10 @@ class Planner {
       systems.push_back(system);
     }
     std::vector<std::vector<Machine>> found(systems.size());
-    std::size_t done = 0;
     say(fmt::format("pricing {} system{} with {} number{} of nodes ...", systems.size(),
                     systems.size() == 1 ? "" : "s", q_.nodes.size(), q_.nodes.size() == 1 ? "" : "s"));
     base::in_parallel(systems.size(), q_.threads, [&](std::size_t i) { found[i] = machines(systems[i]); });
     for (auto& of_system : found) {
-      ++done;
       for (Machine& m : of_system) {
         plan_.ways += m.ways;
         ++plan_.priced;
@@ -167,6 +163,7 @@ class Planner {
                                     {"recompute", m.way.saver.recompute.text()},
                                     {"offload", m.way.saver.offload.text()}},
                                    q_.hooks);
+    m.idle_watts = idle_power(m.question->system, m.nodes).wall().low;
     m.question->timeline = false;
     m.question->programs = std::make_shared<schemes::Programs>();  // those of the search are done with
   }
@@ -204,30 +201,33 @@ class Planner {
   double at_least(const Machine& m, const Offer* offer, Aim aim) const {
     const double seconds = 1 / m.rate_at_most();
     if (aim == Aim::soonest) return seconds;
-    if (aim == Aim::least_energy) return idle_power(m.question->system, m.nodes).wall().low * seconds;
+    const double joules = m.idle_watts * seconds;
+    if (aim == Aim::least_energy) return joules;
     if (offer == nullptr) return INFINITY;
-    const double joules = idle_power(m.question->system, m.nodes).wall().low * seconds;
     return cost_of(*offer, m.nodes, m.way.candidate.devices, seconds, joules, q_.market.ownership)
         .total()
         .low;
   }
 
-  /// Until `top` are predicted and no other can be among them, and all that none beats in time and money.
+  /// The machines that by their bounds none beats in time and money.
+  std::set<std::size_t> front() const {
+    std::set<std::size_t> out;
+    std::vector<Entry> by_time = entries_;
+    std::stable_sort(by_time.begin(), by_time.end(), [&](const Entry& a, const Entry& b) {
+      return machines_[a.machine].rate_at_most() > machines_[b.machine].rate_at_most();
+    });
+    double least = INFINITY;
+    for (const Entry& e : by_time) {
+      const double cost = at_least(machines_[e.machine], e.offer ? &*e.offer : nullptr, Aim::cheapest);
+      if (cost < least) out.insert(e.machine);
+      least = std::min(least, cost);
+    }
+    return out;
+  }
+
+  /// Goes on until `top` are predicted and no other can be among them. The front() is predicted first.
   void predict_first() {
-    std::set<std::size_t> wanted;
-    const auto add_front = [&] {
-      double least = INFINITY;
-      std::vector<Entry> by_time = entries_;
-      std::stable_sort(by_time.begin(), by_time.end(), [&](const Entry& a, const Entry& b) {
-        return machines_[a.machine].rate_at_most() > machines_[b.machine].rate_at_most();
-      });
-      for (const Entry& e : by_time) {
-        const double cost = at_least(machines_[e.machine], e.offer ? &*e.offer : nullptr, Aim::cheapest);
-        if (cost < least) wanted.insert(e.machine);
-        least = std::min(least, cost);
-      }
-    };
-    add_front();
+    const std::set<std::size_t> wanted = front();
     std::size_t next = 0;
     while (!stopped()) {
       std::vector<std::size_t> wave;
@@ -267,7 +267,7 @@ class Planner {
     }
   }
 
-  /// By the samples that another machine's training needs, which has as large steps.
+  /// Whether it could be in time. All machines need as many samples, since their steps are equally large.
   bool may_meet(const Machine& m) const {
     for (const Machine& other : machines_) {
       if (!other.report || !other.report->progress || !other.report->progress->samples) continue;
@@ -283,7 +283,7 @@ class Planner {
     }));
   }
 
-  /// Of the predicted ones, for each sample.
+  /// The value for each sample of the last among the best `top` that have been predicted.
   double worst_of_top() const {
     std::vector<double> values;
     for (const Entry& e : entries_) {
@@ -296,11 +296,11 @@ class Planner {
 
   void predict(Machine& m) const {
     const int64_t devices = m.way.candidate.devices;
-    m.own_failures = m.question->failures.has_value();
-    if (q_.failures && !m.own_failures) {
+    if (q_.failures && !m.question->failures) {
       try {
         const double read = answers::checkpoint_seconds(*m.question, devices);
-        const Failures f = failures(fault_rates(m.question->system), Luck::expected, 0, read, true);
+        m.faults = fault_rates(m.question->system);
+        const Failures f = failures(*m.faults, Luck::expected, 0, read, true);
         *m.question = m.question->with({{"node-mtbf", fmt::format("{:.6g}s", f.node_mtbf)},
                                         {"restart-time", fmt::format("{:.6g}s", f.restart.value_or(read))}},
                                        q_.hooks);
@@ -338,8 +338,8 @@ class Planner {
     return c;
   }
 
-  /// With what failures leave at their worst and best, on spot machines with what interruptions do, and of
-  /// bought ones with as many spare nodes as are cheapest.
+  /// The finish with its cost. Failures at their worst and best widen its bounds, as interruptions of spot
+  /// machines do. Of a purchase with as many spare nodes as make it cheapest.
   void set_finish(const Machine& m, PlanCandidate& c) const {
     const schemes::TrainingProgress& p = *c.report.progress;
     if (!p.seconds && c.report.goodput && c.report.goodput->share < 1e-6)
@@ -351,35 +351,36 @@ class Planner {
     const Estimate useful{p.seconds_low.value_or(*p.seconds), *p.seconds,
                           p.seconds_high.value_or(*p.seconds)};
     c.watts = power_of(c.report, m.question->system).wall();
-    c.own_failures = m.own_failures;
-    if (m.own_failures && c.report.goodput) {
+    c.faults = m.faults;
+    if (c.report.goodput) {
       c.useful = c.report.goodput->share;
       c.spares = c.report.goodput->spares;
     }
-    const bool bought = c.offer && c.offer->kind == OfferKind::buy;
-    const int64_t most = bought && c.report.goodput && !m.own_failures ? kMostSpares : 0;
+    const int64_t most = c.bought() && c.faults ? kMostSpares : 0;
     for (int64_t spares = 0; spares <= most; ++spares) {
       PlanCandidate with = c;
-      if (!m.own_failures) with.spares = spares;
       with.finish = useful;
-      if (c.report.goodput && !m.own_failures) delay(m, with);
+      if (c.faults) {
+        with.spares = spares;
+        delay(with);
+      }
       price(with);
       if (spares > 0 && !(with.value(Aim::cheapest) < c.value(Aim::cheapest))) break;
       c = std::move(with);
     }
   }
 
-  /// By what failures cost.
-  void delay(const Machine& m, PlanCandidate& c) const {
+  /// Adds what failures cost to the finish.
+  static void delay(PlanCandidate& c) {
     const schemes::Goodput& g = *c.report.goodput;
-    const bool bought = c.offer && c.offer->kind == OfferKind::buy;
     const bool spot = c.offer && c.offer->kind == OfferKind::spot;
-    const FaultRates rates = fault_rates(m.question->system);
+    const FaultRates& rates = *c.faults;
     const double read = std::max(0.0, g.restart - rates.restart.value);
     const auto share = [&](Luck luck) {
-      Failures f = spot ? failures(rates, luck, spot_rates(), read) : failures(rates, luck, 0, read, !bought);
+      Failures f =
+          spot ? failures(rates, luck, spot_rates(), read) : failures(rates, luck, 0, read, !c.bought());
       f.spares = c.spares;
-      return useful_share(g, m.nodes, f);
+      return useful_share(g, c.nodes, f);
     };
     const Estimate useful{share(Luck::worst), share(Luck::expected), share(Luck::best)};
     c.useful = useful.value;
@@ -388,14 +389,7 @@ class Planner {
 
   void price(PlanCandidate& c) const {
     c.joules = c.watts * c.finish;
-    if (!c.offer) return;
-    Ownership own = q_.market.ownership;
-    own.spares += static_cast<double>(c.spares) / static_cast<double>(c.nodes);
-    c.cost = cost_of(*c.offer, c.nodes, c.devices, c.finish, c.joules, own);
-    if (c.cost->commitment)
-      c.cost->notes.push_back(fmt::format("{} of {} must be paid for its whole term: {} USD",
-                                          to_text(c.offer->kind), c.offer->seller,
-                                          base::grouped(c.cost->commitment->value)));
+    if (c.offer) c.cost = cost_of(q_.market.ownership, c, c.finish, c.joules);
   }
 
   Plan finish() {

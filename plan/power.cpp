@@ -164,11 +164,4 @@ Power idle_power(const System& system, int64_t nodes) {
   });
 }
 
-double least_limit(const Device& device) { return topologies::least_power_limit(device); }
-
-Estimate speed_at(const Device& device, double share) {
-  const PowerLimit limit = topologies::power_limit(device, share);
-  return {limit.low, limit.speed, limit.high};
-}
-
 }  // namespace tandem::plan

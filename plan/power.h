@@ -34,10 +34,4 @@ Power idle_power(const System& system, int64_t nodes);
 /// Joules at the wall of the machines.
 inline Estimate energy(const Power& power, const Estimate& seconds) { return power.wall() * seconds; }
 
-/// Speed of a device's kernels under a power limit of `share` of its rated power, in (0, 1], relative to that
-/// at rated power (topologies/devices/power_limit.h). Throws InputError below the least that was measured.
-Estimate speed_at(const Device& device, double share);
-/// The least `share` that speed_at() takes.
-double least_limit(const Device& device);
-
 }  // namespace tandem::plan

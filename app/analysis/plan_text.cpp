@@ -7,11 +7,9 @@
 #include <cmath>
 #include <set>
 
-#include "answers/advise.h"
 #include "app/analysis/advice_text.h"
 #include "app/console/terminal.h"
 #include "base/text.h"
-#include "plan/faults.h"
 
 namespace tandem::app {
 
@@ -62,8 +60,7 @@ std::string count_text(int64_t n, std::string_view what) {
 
 std::string offer_text(const PlanCandidate& c) {
   if (!c.offer) return "no price";
-  if (c.offer->kind != plan::OfferKind::buy)
-    return fmt::format("{}, {}", c.offer->seller, to_text(c.offer->kind));
+  if (!c.bought()) return fmt::format("{}, {}", c.offer->seller, to_text(c.offer->kind));
   return fmt::format("{}, to buy for {}", c.offer->seller, money_text(c.cost->outlay.value));
 }
 
@@ -144,7 +141,7 @@ std::string decision_text(const PlanQuestion& q, const Plan& plan) {
                        limits, *plan.smallest + 1, plan.ranked[*plan.smallest].devices,
                        plan.ranked[*plan.smallest].devices == 1 ? "" : "s");
   if (!limits.empty() && !plan.smallest)
-    out += fmt::format("None that was predicted is done {} with 90 % probability.\n", limits);
+    out += fmt::format("No machine that was predicted is done {} with 90 % probability.\n", limits);
   if (plan.first_beats_second) {
     const char* better = q.aim == Aim::soonest    ? "done sooner"
                          : q.aim == Aim::cheapest ? "cheaper"
@@ -187,8 +184,8 @@ std::string assumed_text(const PlanQuestion& q, const Plan& plan) {
   }
   std::set<std::string> kinds;
   for (const PlanCandidate& c : plan.ranked) {
-    if (!c.report.goodput || c.own_failures) continue;
-    const plan::FaultRates rates = plan::fault_rates(c.question->system);
+    if (!c.faults) continue;
+    const plan::FaultRates& rates = *c.faults;
     if (!kinds.insert(rates.kind).second) continue;
     out += fmt::format("- failures of {}, {} between those of a node of {} devices: {}\n", rates.kind,
                        seconds_text(rates.node_mtbf.value), c.question->system.accelerators().size(),
@@ -341,8 +338,8 @@ std::string plan_text(const PlanQuestion& q, const Plan& plan, int columns) {
   if (std::any_of(plan.ranked.begin(), plan.ranked.end(),
                   [](const PlanCandidate& c) { return c.spares > 0; }))
     out += "In 8+1 nodes one is a spare: there are as many as make it cheapest.\n";
-  out += fmt::format("{} priced, {} to train on them; {} predicted{}.\n", count_text(plan.priced, "machine"),
-                     count_text(plan.ways, "way"), plan.predicted,
+  out += fmt::format("{} and {} to train on them were compared by bounds, and {} predicted{}.\n",
+                     count_text(plan.priced, "machine"), count_text(plan.ways, "way"), plan.predicted,
                      plan.interrupted ? " before the interrupt" : "");
   out += assumed_text(q, plan) + left_out_text(plan);
   return out + "\nPredict the first:\n  " + command(first) + "\n";

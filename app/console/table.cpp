@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include "base/json_writer.h"
+#include "base/text.h"
 
 #include "app/console/terminal.h"
 #include "base/error.h"
@@ -158,17 +159,11 @@ std::string Table::markdown() const {
 }
 
 std::string Table::csv() const {
-  const auto field = [](const std::string& text) {
-    if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-    std::string quoted = "\"";
-    for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-    return quoted + "\"";
-  };
   std::string out;
-  for (std::size_t c = 0; c < columns_.size(); ++c) out += (c > 0 ? "," : "") + field(columns_[c].head);
+  for (std::size_t c = 0; c < columns_.size(); ++c) out += (c > 0 ? "," : "") + csv_cell(columns_[c].head);
   out += "\n";
   for (const auto& row : rows_) {
-    for (std::size_t c = 0; c < row.size(); ++c) out += (c > 0 ? "," : "") + field(row[c]);
+    for (std::size_t c = 0; c < row.size(); ++c) out += (c > 0 ? "," : "") + csv_cell(row[c]);
     out += "\n";
   }
   return out;

@@ -10,6 +10,7 @@
 #include "answers/answer.h"
 #include "base/data.h"
 #include "base/in_parallel.h"
+#include "base/text.h"
 #include "calibration/validate/asking.h"
 #include "calibration/validate/validation_statistics.h"
 #include "plan/power.h"
@@ -184,12 +185,6 @@ std::string remarks(const RunRow& r) {
   return out;
 }
 
-std::string quoted_cell(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + '"';
-}
-
 }  // namespace
 
 std::string runs_markdown(const std::vector<RunRow>& rows) {
@@ -202,12 +197,11 @@ std::string runs_markdown(const std::vector<RunRow>& rows) {
   }
   std::string out =
       "\n## Whole published runs\n\nDevice-hours for 10^9 tokens: those that the publisher states for the "
-      "whole "
-      "run, or of MLPerf what the rate without evaluations comes to, against those predicted from the "
-      "layout, "
-      "batch and precision of the run. Nothing was fitted to them. Predictions have no failures, evaluations "
-      "or "
-      "checkpoints; runs whose hours hold such are shown and not judged. An error above zero means too many "
+      "whole run, or of MLPerf what the rate without evaluations comes to, against those predicted from the "
+      "layout, batch and precision of the run. Nothing was fitted to them. Predictions have no failures, "
+      "evaluations "
+      "or checkpoints; runs whose hours hold such are shown and not judged. An error above zero means too "
+      "many "
       "hours.\n\n| family | ";
   out += kErrorHead;
   for (const auto& [family, errors] : families) out += fmt::format("| {} {}\n", family, run_cells(errors));
@@ -255,12 +249,11 @@ std::string runs_csv(const std::vector<RunRow>& rows) {
       "percent,"
       "includes,assumed,failure,source\n";
   for (const RunRow& r : rows)
-    out +=
-        fmt::format("{},{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{}\n", r.file,
-                    quoted_cell(r.name), quoted_cell(r.family), quoted_cell(r.model), r.system, r.devices,
-                    quoted_cell(r.scheme), r.precision, r.tokens, r.published, r.predicted, r.low, r.high,
-                    r.failure.empty() ? fmt::format("{:.2f}", 100 * r.error()) : "", quoted_cell(r.includes),
-                    quoted_cell(r.assumed), quoted_cell(r.failure), quoted_cell(r.source));
+    out += fmt::format("{},{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{}\n", r.file,
+                       csv_cell(r.name), csv_cell(r.family), csv_cell(r.model), r.system, r.devices,
+                       csv_cell(r.scheme), r.precision, r.tokens, r.published, r.predicted, r.low, r.high,
+                       r.failure.empty() ? fmt::format("{:.2f}", 100 * r.error()) : "", csv_cell(r.includes),
+                       csv_cell(r.assumed), csv_cell(r.failure), csv_cell(r.source));
   return out;
 }
 
@@ -268,10 +261,10 @@ std::string power_csv(const std::vector<PowerRow>& rows) {
   std::string out =
       "machine,model,system,devices,of,held_out,published,predicted,low,high,error_percent,source\n";
   for (const PowerRow& r : rows)
-    out += fmt::format("{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.2f},{}\n", quoted_cell(r.machine),
-                       quoted_cell(r.model), r.system, r.devices, r.node ? "node" : "device",
+    out += fmt::format("{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.2f},{}\n", csv_cell(r.machine),
+                       csv_cell(r.model), r.system, r.devices, r.node ? "node" : "device",
                        r.held_out ? "yes" : "no", r.published, r.predicted, r.low, r.high, 100 * r.error(),
-                       quoted_cell(r.source));
+                       csv_cell(r.source));
   return out;
 }
 

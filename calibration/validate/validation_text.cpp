@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include "base/json_writer.h"
+#include "base/text.h"
 
 #include "base/data.h"
 #include "calibration/validate/validate.h"
@@ -224,14 +225,6 @@ void gaps_table(std::string& out, const std::vector<ValidationRow>& rows) {
   for (const Gap& gap : gaps)
     out += fmt::format("| {} | {} | {} | {} | {} |\n", stem_of(gap.file), gap.speedups.all.size(),
                        mean_cell(gap.speedups), gap.rates.all.size(), mean_cell(gap.rates));
-}
-
-/// One cell of CSV: quoted where it must be.
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + '"';
 }
 
 /// Column by column: its name, and its text for a row.

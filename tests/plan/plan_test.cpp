@@ -149,7 +149,7 @@ TEST(Plan, OwnFailuresReplaceThePublishedOnes) {
   q.training.insert(q.training.end(), {{"node-mtbf", "1h"}, {"restart-time", "10min"}});
   const Plan plan = make_plan(q);
   const PlanCandidate& c = plan.ranked.at(0);
-  EXPECT_TRUE(c.own_failures);
+  EXPECT_FALSE(c.faults);
   EXPECT_LT(c.useful, 0.9);
   EXPECT_EQ(c.useful, c.report.goodput->share);
   EXPECT_EQ(c.finish.value, *c.report.progress->seconds);

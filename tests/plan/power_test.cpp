@@ -86,23 +86,5 @@ TEST(Power, OfEverySystemIsFiniteAndOrdered) {
   }
 }
 
-TEST(PowerLimits, SlowDevicesDown) {
-  const Device v100 = Device::load("v100-pcie"), h100 = Device::load("h100-sxm");
-  EXPECT_EQ(speed_at(v100, 1), Estimate(1));
-  EXPECT_NEAR(speed_at(v100, 0.7).value, 0.904, 1e-9);
-  for (const Device& device : {v100, h100, Device::load("rtx-3090")}) {
-    Estimate before = 0;
-    for (double limit = least_limit(device); limit <= 1; limit += 0.02) {
-      const Estimate speed = speed_at(device, limit);
-      EXPECT_LE(speed.low, speed.value) << device.name << " " << limit;
-      EXPECT_LE(speed.value, speed.high) << device.name << " " << limit;
-      EXPECT_GE(speed.value, before.value) << device.name << " " << limit;
-      before = speed;
-    }
-    EXPECT_THROW(speed_at(device, least_limit(device) - 0.01), InputError);
-  }
-  EXPECT_LT(speed_at(h100, 0.7).low, speed_at(v100, 0.7).low);
-}
-
 }  // namespace
 }  // namespace tandem::tests

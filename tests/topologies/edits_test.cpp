@@ -6,21 +6,12 @@
 #include <algorithm>
 #include <string>
 
-#include "topologies/system.h"
+#include "tests/topologies/refusal.h"
 
 namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string refusal(const std::string& system, const System::Sets& sets) {
-  try {
-    System::load(system, sets);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "";
-}
 
 Route between(const System& s, int64_t a, int64_t b) { return s.route(s.accelerator(a), s.accelerator(b)); }
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "topologies/system.h"
+#include "tests/topologies/refusal.h"
 
 namespace tandem::tests {
 namespace {
@@ -13,15 +13,6 @@ namespace {
 using ::testing::HasSubstr;
 using topologies::least_power_limit;
 using topologies::power_limit;
-
-std::string refusal(const std::string& system, const System::Sets& sets) {
-  try {
-    System::load(system, sets);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(PowerLimits, FollowTheCurveOfTheDevice) {
   const PowerLimit v100 = power_limit(Device::load("v100-pcie"), 0.7);
