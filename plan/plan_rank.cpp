@@ -111,6 +111,7 @@ std::vector<std::size_t> front(const std::vector<PlanCandidate>& all, First firs
     least = second(all[i]);
     out.push_back(i);
   }
+  std::sort(out.begin(), out.end());
   return out;
 }
 

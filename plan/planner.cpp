@@ -26,6 +26,7 @@ using answers::Space;
 using answers::WayBounds;
 
 constexpr int64_t kMostSpares = 16;
+constexpr double kNever = 1e-6;   // a useful share of the time below which a training never gets done
 constexpr std::size_t kWave = 4;  // machines that are predicted at once, on however many threads
 
 /// A system with a number of nodes, and the best way to train on it.
@@ -342,7 +343,7 @@ class Planner {
   /// machines do. Of a purchase with as many spare nodes as make it cheapest.
   void set_finish(const Machine& m, PlanCandidate& c) const {
     const schemes::TrainingProgress& p = *c.report.progress;
-    if (!p.seconds && c.report.goodput && c.report.goodput->share < 1e-6)
+    if (!p.seconds && c.report.goodput && c.report.goodput->share < kNever)
       throw InputError(
           fmt::format("with these failures {} never gets done: a failure comes before a checkpoint "
                       "is written",
@@ -373,14 +374,17 @@ class Planner {
   /// Adds what failures cost to the finish.
   static void delay(PlanCandidate& c) {
     const schemes::Goodput& g = *c.report.goodput;
-    const bool spot = c.offer && c.offer->kind == OfferKind::spot;
+    std::optional<SpotRates> spot;
+    if (c.offer && c.offer->kind == OfferKind::spot) {
+      spot = spot_rates();
+      if (c.offer->interruptions) spot->interruptions = *c.offer->interruptions;
+    }
     const FaultRates& rates = *c.faults;
     const double read = std::max(0.0, g.restart - rates.restart.value);
     const auto share = [&](Luck luck) {
-      Failures f =
-          spot ? failures(rates, luck, spot_rates(), read) : failures(rates, luck, 0, read, !c.bought());
+      Failures f = spot ? failures(rates, luck, *spot, read) : failures(rates, luck, 0, read, !c.bought());
       f.spares = c.spares;
-      return useful_share(g, c.nodes, f);
+      return std::max(kNever, useful_share(g, c.nodes, f));
     };
     const Estimate useful{share(Luck::worst), share(Luck::expected), share(Luck::best)};
     c.useful = useful.value;

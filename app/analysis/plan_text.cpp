@@ -328,8 +328,7 @@ Table plan_table(const PlanQuestion& q, const Plan& plan, bool whole) {
 
 std::string plan_text(const PlanQuestion& q, const Plan& plan, int columns) {
   const PlanCandidate& first = plan.ranked[0];
-  std::string out = heading(q, plan) + "\n" + plan_table(q, plan, false).text(true, columns) + "\n";
-  out += first_text(first) + decision_text(q, plan);
+  std::string out = first_text(first) + decision_text(q, plan);
   std::size_t rows = 0;
   for (std::size_t i = 0; i < plan.ranked.size(); ++i) rows += shown(q, plan, i) ? 1 : 0;
   if (rows < plan.ranked.size())
@@ -342,7 +341,8 @@ std::string plan_text(const PlanQuestion& q, const Plan& plan, int columns) {
                      count_text(plan.priced, "machine"), count_text(plan.ways, "way"), plan.predicted,
                      plan.interrupted ? " before the interrupt" : "");
   out += assumed_text(q, plan) + left_out_text(plan);
-  return out + "\nPredict the first:\n  " + command(first) + "\n";
+  return wrapped(heading(q, plan), columns) + "\n" + plan_table(q, plan, false).text(true, columns) + "\n" +
+         wrapped(out, columns) + "\nPredict the first:\n  " + command(first) + "\n";
 }
 
 std::string plan_json(const PlanQuestion& q, const Plan& plan) {

@@ -158,7 +158,7 @@ int run_plan(const Arguments& arguments) {
   } else if (format == "csv") {
     put_result(arguments, plan_table(q, answer, true).csv());
   } else {
-    put_page(arguments, plan_text(q, answer, result_columns(arguments)));
+    put_result(arguments, plan_text(q, answer, result_columns(arguments)));
   }
   return interrupt_code();
 }

@@ -59,6 +59,23 @@ TEST(NarrowTables, AdviceHasNoLineThatIsTooWide) {
   }
 }
 
+TEST(NarrowTables, APlanHasOneLineThatIsTooWideAndThatCanBePasted) {
+  const ChildResult r = shell(
+      "COLUMNS=80 \"$0\" plan --model resnet50 --epochs 1 --systems dgx-a100 --global-batch 256 --today "
+      "2026-11-29 --quiet");
+  ASSERT_EQ(r.status, 0) << r.err;
+  std::string command;
+  for (const std::string& line : base::split(r.out, '\n')) {
+    if (line.starts_with("  tandem predict "))
+      command = line;
+    else
+      EXPECT_LE(width(line), 80U) << line;
+  }
+  ASSERT_NE(command, "");
+  const ChildResult pasted = shell("\"$0\" " + command.substr(9) + " --quiet");
+  EXPECT_EQ(pasted.status, 0) << pasted.err;
+}
+
 TEST(NarrowTables, TwoBlanksBeforeAnythingElse) {
   app::Table table({{"number", true}, {"a"}});
   table.add({"1", "words"});

@@ -158,6 +158,23 @@ TEST(Plan, OwnFailuresReplaceThePublishedOnes) {
   EXPECT_THROW(make_plan(q), InputError);
 }
 
+TEST(Plan, SpotMachinesAreTakenAwayAsOftenAsTheirOfferSays) {
+  const auto finish = [](const std::string& interruptions) {
+    PlanQuestion q = question({"dgx-a100"}, {16});
+    q.market.buy = false;
+    q.market.spot = true;
+    q.market.offers = offers_from_json(
+        Json::parse(R"({"offers": {"mine": {"seller": "me", "system": "dgx-a100", "kind": "spot",
+                      "per_hour": 1, "interruptions_per_hour": )" +
+                        interruptions + R"(, "date": "2026-01", "source": "a quote"}}})",
+                    "offers.json"),
+        q.market.today);
+    return make_plan(q).ranked.at(0).finish;
+  };
+  EXPECT_GT(finish("0.1").value, 1.05 * finish("0.001").value);
+  EXPECT_TRUE(std::isfinite(finish("1000").high)) << "it never gets done";
+}
+
 TEST(Plan, ASystemAskedTwiceIsOneMachine) {
   EXPECT_EQ(make_plan(question({"dgx-a100", "dgx-a100"})).priced, 1);
   EXPECT_THROW(make_plan(question({"dgx-a100", "nosuch"})), InputError);
