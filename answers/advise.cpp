@@ -24,11 +24,25 @@ class Explanation {
   Explanation(const Question& question, const Space& space, const Search& search, const WayBounds& bounds)
       : q_(question), space_(space), search_(search), bounds_(bounds) {}
 
-  std::vector<Choice> choices(const std::vector<Way>& ways) const {
-    std::vector<Choice> out(ways.size());
+  /// In the order of the rates that are predicted, which noise can change; so are `ways` then.
+  std::vector<Choice> choices(std::vector<Way>& ways) const {
+    std::vector<std::pair<Way, Choice>> found(ways.size());
     search_.say(fmt::format("explaining {} choice{} ...", ways.size(), ways.size() == 1 ? "" : "s"));
-    in_parallel(ways.size(), search_.threads,
-                [&](std::size_t i) { out[i] = choice(ways[i], i == 0 && !search_.stopped()); });
+    in_parallel(ways.size(), search_.threads, [&](std::size_t i) {
+      found[i] = {ways[i], choice(ways[i], i == 0 && !search_.stopped())};
+    });
+    const std::string first = found[0].second.candidate.scheme;
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.first.tight, -a.second.report.rate.samples_per_second) <
+             std::pair(b.first.tight, -b.second.report.rate.samples_per_second);
+    });
+    if (found[0].second.candidate.scheme != first && !search_.stopped())
+      found[0].second = choice(found[0].first, true);
+    std::vector<Choice> out;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      ways[i] = found[i].first;
+      out.push_back(std::move(found[i].second));
+    }
     return out;
   }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "answers/candidates.h"
 #include "answers/question.h"
@@ -21,6 +22,8 @@ class WayBounds {
   explicit WayBounds(const Question& question, std::optional<Recipe> recipe = {});
 
   ResolvedScheme resolved(const std::string& scheme) const;
+  /// The option of its scheme that says how many micro-batches there are; "" where it has none.
+  std::string micro_batch_option(const Candidate& c) const;
 
   /// Samples/s if all devices did nothing but the model's arithmetic at their peak: KernelCost::seconds() is
   /// never less. O(1).
@@ -30,17 +33,15 @@ class WayBounds {
   /// - 1) / v) / p, with a quarter of the fill where the schedule is zero-bubble (forward alone, a quarter of
   /// the work where blocks run forward twice), and as long as the stage with the most blocks: t + (m - 1)
   /// ceil(b / p) u. The last stage of an interleaved pipeline may be shorter, for which 3 % are allowed. 0
-  /// where the stage is impossible. Cost: one compilation and three steps of one stage, once for each
-  /// Candidate::stage_scheme, batch, precision and `recompute`.
+  /// where the stage is impossible. Of a model that repeats a block t is extended from the model with two of
+  /// them and that with four. Cost: one compilation and three steps of one stage, or of these two, once for
+  /// each Candidate::stage_scheme, batch, precision and `recompute`.
   double stage_rate(const Candidate& c, const Recompute& recompute);
   /// Least bytes a device holds: parameters, the optimiser's state, and what backward keeps of micro-batches
-  /// under way: the first of p stages has as many as there are stages, each of its floor(b / p) of b equal
-  /// blocks; the first or the last has at least half of everything. Nothing of what is offloaded. Cost:
-  /// two walks, once for each Candidate::stage_scheme, precision and `recompute`.
+  /// under way: the first of p stages has as many as there are stages, each of its blocks. Where blocks are
+  /// not equal the first or the last stage has at least half of everything. Nothing of what is offloaded.
+  /// Cost: two compilations and half walks, once for each Candidate::stage_scheme, precision and `recompute`.
   double least_bytes(const Candidate& c, const Recompute& recompute, const Offload& offload = {});
-  /// What devices of this candidate hold besides parameters, gradients and state: longer pipelines of the
-  /// same schedule hold at least nine tenths of it. While no other thread calls.
-  void learn(const Candidate& c, const Recompute& recompute, Bytes activations);
 
   /// Candidates that divide the model in the same way, by Candidate::split(), and how a search makes them
   /// fit.
@@ -56,13 +57,11 @@ class WayBounds {
   void mark_too_big(const Misfit& misfit, const TooBig& what);
 
  private:
-  using Schedule = std::tuple<std::string, int, std::string, int64_t, bool>;
-  struct Learned {
-    int64_t pipeline = 0, batch = 0;
-    double block = 0;  ///< bytes of a sample in a block
+  /// Bytes of a sample: of all of the model, and of a block.
+  struct Kept {
+    double all = 0, block = 0;
+    bool wide_sums = false;  ///< gradients are summed in fp32
   };
-  static Schedule schedule(const Candidate& c, const Recompute& recompute);
-  double learned_bytes(const Candidate& c, const Recompute& recompute) const;
   /// Seconds of a micro-batch on all stages of a pipeline, one after another; of them those in which devices
   /// do not wait for their hosts, which go on issuing while a pipeline fills.
   struct StageTime {
@@ -71,28 +70,31 @@ class WayBounds {
   using Key = std::tuple<std::string, int64_t, int, std::string>;
   template <typename Value, typename Find>
   Value known(std::map<Key, Value>& of, const Key& key, Find find);
-  Request stage(const Candidate& c, int64_t batch, const Recompute& recompute,
+  Request stage(const Graph& graph, const Candidate& c, int64_t batch, const Recompute& recompute,
                 const ResolvedScheme& scheme) const;
-  std::string micro_batch_option(const Candidate& c) const;
+  double of_all_blocks(double few, double more) const;
   StageTime find_time(const Candidate& c, const Recompute& recompute) const;
   StageTime step(const Candidate& c, const Recompute& recompute, const std::string& text,
                  int64_t micro) const;
-  double kept_bytes(const Candidate& c, int64_t batch, const Recompute& recompute) const;
+  Kept find_kept(const Candidate& c, const Recompute& recompute) const;
   double state_bytes(const Candidate& c, const Offload& offload) const;
-  double most_outside_blocks(const Candidate& c) const;
+  double sums_bytes(const Candidate& c, const Offload& offload, const Kept& kept) const;
+  double own_elements(const Candidate& c) const;
   double held_blocks(const Candidate& c) const;
-  double held_bytes(const Candidate& c, double sample);
+  double held_bytes(const Candidate& c, const Kept& kept) const;
 
   const Question& q_;
   std::optional<Recipe> recipe_;
+  double parameters_ = 0, dealt_ = 0;
   std::map<Precision, double> peak_;  ///< samples/s of one device
+  int64_t repeated_ = 0;              ///< equal_blocks()
+  std::vector<Graph> shorter_;        ///< the model with a few of them and with more; or none
   int64_t blocks_ = 0;                ///< equal ones that the model repeats; 0: none
   double in_blocks_ = 0;              ///< their share of its arithmetic
-  std::map<Schedule, Learned> learned_;
   std::map<Misfit, TooBig> too_big_;
   std::mutex mutex_;
   std::map<Key, StageTime> times_;
-  std::map<Key, double> kept_, outside_;
+  std::map<Key, Kept> kept_;
 };
 
 }  // namespace tandem::answers

@@ -24,8 +24,6 @@ constexpr std::size_t kWave = 4;
 constexpr int64_t kExtra = 400;
 /// The share of a device's memory that a way which is not tight may take.
 constexpr double kRoomy = 0.9;
-/// What noise can add to a rate by chance.
-constexpr double kChance = 1.01;
 
 /// What is known of a candidate.
 enum class Level : uint8_t {
@@ -54,8 +52,7 @@ struct Refined {
   double rate = 0;
   bool tight = false;  ///< it fits, but leaves too little room
   Bytes needs = {}, capacity = {};
-  Bytes activations = {};  ///< of a walk through what the saver leaves
-  HostMemory host = {};    ///< too little for what fits the devices
+  HostMemory host = {};  ///< too little for what fits the devices
   std::string refusal = {};
 };
 
@@ -226,26 +223,44 @@ class WaySearch {
     return p;
   }
 
-  /// Beyond two micro-batches a stage, the peak of a stage grows only by an allocator's rounding.
-  static int64_t few(const Candidate& c) { return 2 * c.pipeline; }
-  static bool many(const Candidate& c) { return c.pipeline > 1 && c.micro_batches > few(c); }
+  /// A pipeline is full with two micro-batches a stage: more take the same time each, and of memory they take
+  /// only what an allocator rounds. Steps of two and three for each stage stand for those of more than four.
+  static bool many(const Candidate& c) { return c.micro_batches > 4 * c.pipeline; }
+  ResolvedScheme with_micro_batches(const Candidate& c, int64_t count) const {
+    return bounds_.resolved(
+        with_settings(c.scheme, fmt::format("{}={}", bounds_.micro_batch_option(c), count)));
+  }
+
+  /// Of a step, by what `rate` tells of a request; an empty one says that it is no bound.
+  template <typename Rate>
+  std::optional<double> step_rate(const Candidate& c, const Saver& saver, Rate rate) const {
+    if (!many(c)) return rate(request(c, saver, bounds_.resolved(c.scheme)));
+    const int64_t few = 2 * c.pipeline, more = 3 * c.pipeline;
+    const auto seconds = [&](int64_t count) -> std::optional<double> {
+      const ResolvedScheme scheme = with_micro_batches(c, count);
+      const std::optional<double> found = rate(request(c, saver, scheme));
+      if (!found) return std::nullopt;
+      return static_cast<double>(c.batch * c.replicas * count) / *found;
+    };
+    const auto first = seconds(few), second = seconds(more);
+    if (!first || !second) return std::nullopt;
+    const double each = std::max(0.0, *second - *first) / static_cast<double>(more - few);
+    return static_cast<double>(c.batch * c.replicas * c.micro_batches) /
+           (*first + each * static_cast<double>(c.micro_batches - few));
+  }
 
   Refined undisturbed(Waiting w) const {
     const Candidate& c = all_[w.at];
     const Saver saver = savers(c)[w.saver];
     Refined out;
-    // More may be known than when it was put there.
-    if (!may_fit(c, saver, out)) return next_saver(w, std::move(out));
-    if (many(c)) {
-      const ResolvedScheme scheme =
-          bounds_.resolved(with_settings(c.scheme, fmt::format("microbatches={}", few(c))));
-      if (!fits(request(c, saver, scheme), out)) return next_saver(w, std::move(out));
-    }
-    const ResolvedScheme scheme = bounds_.resolved(c.scheme);
-    const Request p = request(c, saver, scheme);
-    if (!many(c) && !fits(p, out)) return next_saver(w, std::move(out));
-    if (const Undisturbed best = sim::undisturbed(p); best.bound)
-      w.bound = std::min(w.bound, kChance * best.rate);
+    const ResolvedScheme scheme =
+        many(c) ? with_micro_batches(c, 3 * c.pipeline) : bounds_.resolved(c.scheme);
+    if (!fits(request(c, saver, scheme), out)) return next_saver(w, std::move(out));
+    const auto best = step_rate(c, saver, [](const Request& p) -> std::optional<double> {
+      const Undisturbed found = sim::undisturbed(p);
+      return found.bound ? std::optional(found.rate) : std::nullopt;
+    });
+    if (best) w.bound = std::min(w.bound, *best);
     w.level = Level::undisturbed;
     out.next = w;
     return out;
@@ -254,12 +269,13 @@ class WaySearch {
   Refined simulated(const Waiting& w) const {
     const Candidate& c = all_[w.at];
     const Saver saver = savers(c)[w.saver];
-    const ResolvedScheme scheme = bounds_.resolved(c.scheme);
-    const Request p = request(c, saver, scheme);
     Refined out;
-    if (many(c) && !fits(p, out)) return next_saver(w, std::move(out));
+    if (many(c) && !roomy_ && !fits(request(c, saver, bounds_.resolved(c.scheme)), out))
+      return next_saver(w, std::move(out));
     out.state = Refined::State::found;
-    out.rate = search_.simulate ? throughput(p) : w.bound;
+    out.rate = w.bound;
+    if (search_.simulate)
+      out.rate = *step_rate(c, saver, [](const Request& p) { return std::optional(quiet_throughput(p)); });
     return out;
   }
 
@@ -272,9 +288,10 @@ class WaySearch {
   }
 
   bool fits(const Request& p, Refined& out) const {
-    const MemoryUse memory = memory_on(p, p.devices);
+    const Bytes usable = p.system->device(p.system->accelerator(0)).usable;
+    const double most = static_cast<double>(usable.n) * (roomy_ ? kRoomy : 1);
+    const MemoryUse memory = memory_on(p, p.devices, {static_cast<int64_t>(most)});
     out.needs = memory.needed();
-    out.activations = memory.activations;
     out.capacity = memory.capacity;
     if (memory.needed() <= memory.capacity && !memory.node.fits()) out.host = memory.node;
     if (!memory.fits()) return false;
@@ -288,7 +305,6 @@ class WaySearch {
     const Candidate& c = all_[w.at];
     Outcome& outcome = outcomes_[c.family];
     if (r.tight && roomy_) tight_.insert(w.at);
-    if (r.activations.n > 0 && !offload_) bounds_.learn(c, savers(c)[w.saver].recompute, r.activations);
     switch (r.state) {
       case Refined::State::refused:
         if (outcome.refusal.empty()) outcome.refusal = r.refusal;

@@ -45,7 +45,7 @@ struct Saver {
 struct Way {
   Candidate candidate;
   Saver saver;
-  double rate = 0;     ///< samples/s as predict() tells them; or an upper bound, where none is simulated
+  double rate = 0;     ///< samples/s without noise; or an upper bound, where none is simulated
   bool tight = false;  ///< it leaves less than a tenth of a device's memory free
 };
 
@@ -71,14 +71,16 @@ struct Ways {
 
 /// A* over candidates. Each has an upper bound of its rate, which is refined when it is the highest of all:
 /// by arithmetic at peak, by a stage's time where the least it must hold fits, by an evaluation without
-/// contention and noise where all that it holds fits, by the simulation that predict() makes. When the second
-/// best simulated is above all bounds it is decided; ways of other shapes are then taken as they come, up to
-/// `search.top`. Of recomputation the least that lets a candidate fit is taken, of none, norms and
-/// activations, blocks. What leaves less than a tenth of the memory is taken last, and where nothing fits
-/// with offloading; a search that was given --offload leaves that as it is. At most 400 candidates are
-/// simulated (40 on more than 64 devices). The result depends on `threads` in nothing. Where `search.stop` is
-/// set the search ends with what it has found, which may be nothing. Throws InputError where no candidate
-/// fits, or none exists. `bounds` are of the same question; `space` may have any devices of its system.
+/// contention and noise where all that it holds fits, by a simulation without noise. Steps of many
+/// micro-batches are bounded and simulated by two shorter ones: a full pipeline takes the same time for each.
+/// When the second best simulated is above all bounds it is decided; ways of other shapes are then taken as
+/// they come, up to `search.top`. Of recomputation the least that lets a candidate fit is taken, of none,
+/// norms and activations, blocks. What leaves less than a tenth of the memory is taken last, and where
+/// nothing fits with offloading; a search that was given --offload leaves that as it is. At most 400
+/// candidates are simulated (40 on more than 64 devices). The result depends on `threads` in nothing. Where
+/// `search.stop` is set the search ends with what it has found, which may be nothing. Throws InputError where
+/// no candidate fits, or none exists. `bounds` are of the same question; `space` may have any devices of its
+/// system.
 Ways find_ways(const Question& question, const Space& space, const Search& search, WayBounds& bounds);
 
 /// "256 samples", "1 sample".

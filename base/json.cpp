@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -116,8 +117,10 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
  private:
   struct Level {
     Json value;
-    std::string key;
-    std::unordered_set<std::string> seen;
+    std::string key = {};
+    std::unordered_set<std::string> seen = {};
+    Json::Items items = {};
+    Json::Members members = {};
   };
 
   /// Offset at which the token just read begins: what follows the end of the one before it.
@@ -168,12 +171,18 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     if (static_cast<int>(stack_.size()) >= limits_.depth) {
       throw InputError(here(token()), fmt::format("nested deeper than {} levels", limits_.depth));
     }
-    stack_.push_back({fresh(kind), {}, {}});
+    stack_.push_back({fresh(kind)});
     end_ = read_;
     return true;
   }
   bool close() {
-    Json done = std::move(stack_.back().value);
+    Level& top = stack_.back();
+    Json done = std::move(top.value);
+    if (done.kind_ == Json::Kind::array) {
+      done.items_ = std::make_shared<Json::Items>(std::move(top.items));
+    } else {
+      done.members_ = std::make_shared<Json::Members>(std::move(top.members));
+    }
     stack_.pop_back();
     end_ = read_;
     put(std::move(done));
@@ -183,9 +192,9 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     if (stack_.empty()) {
       root_ = std::move(j);
     } else if (stack_.back().value.kind_ == Json::Kind::array) {
-      stack_.back().value.items_.push_back(std::move(j));
+      stack_.back().items.push_back(std::move(j));
     } else {
-      stack_.back().value.members_.emplace_back(stack_.back().key, std::move(j));
+      stack_.back().members.emplace_back(stack_.back().key, std::move(j));
     }
   }
 
@@ -235,6 +244,7 @@ Json Json::make_integer(int64_t value, Place place) {
 Json Json::make_object(Place place) {
   Json j;
   j.kind_ = Kind::object;
+  j.members_ = std::make_shared<Members>();
   j.place_ = std::move(place);
   return j;
 }
@@ -276,12 +286,12 @@ const std::string& Json::as_text() const {
 
 const std::vector<Json>& Json::items() const {
   if (kind_ != Kind::array) fail("expected a list [...]");
-  return items_;
+  return *items_;
 }
 
 const std::vector<std::pair<std::string, Json>>& Json::members() const {
   if (kind_ != Kind::object) fail("expected an object {...}");
-  return members_;
+  return *members_;
 }
 
 std::vector<std::string> Json::keys() const {
@@ -332,15 +342,34 @@ void Json::only(const std::vector<std::string>& valid) const {
   }
 }
 
+namespace {
+
+/// What is shared, to be changed: copied unless nobody else has it.
+template <typename T>
+T& own(std::shared_ptr<T>& shared) {
+  if (shared.use_count() != 1) shared = std::make_shared<T>(*shared);
+  std::atomic_thread_fence(std::memory_order_acquire);  // after the reads of who had it before
+  return *shared;
+}
+
+}  // namespace
+
+bool Json::operator==(const Json& other) const {
+  const auto same = [](const auto& a, const auto& b) { return a == b || (a && b && *a == *b); };
+  return kind_ == other.kind_ && boolean_ == other.boolean_ && integer_ == other.integer_ &&
+         real_ == other.real_ && text_ == other.text_ && same(items_, other.items_) &&
+         same(members_, other.members_);
+}
+
 void Json::set(std::string key, Json value) {
   TANDEM_CHECK(kind_ == Kind::object);
-  for (auto& [k, v] : members_) {
+  for (auto& [k, v] : own(members_)) {
     if (k == key) {
       v = std::move(value);
       return;
     }
   }
-  members_.emplace_back(std::move(key), std::move(value));
+  members_->emplace_back(std::move(key), std::move(value));
 }
 
 Json& Json::set_path(std::string_view path, std::string_view value, const Place& place, bool may_add) {
@@ -354,18 +383,18 @@ Json& Json::set_path(std::string_view path, std::string_view value, const Place&
     if (at->kind_ == Kind::array) {
       std::size_t index = 0;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
-      if (error != std::errc{} || end != key.data() + key.size() || index >= at->items_.size()) {
+      if (error != std::errc{} || end != key.data() + key.size() || index >= at->items_->size()) {
         throw InputError(place, fmt::format("\"{}\" in \"{}\" is not an index below {}", printable(key),
-                                            printable(path), at->items_.size()));
+                                            printable(path), at->items_->size()));
       }
-      next = &at->items_[index];
+      next = &own(at->items_)[index];
     } else if (at->kind_ == Kind::object) {
-      for (auto& [k, v] : at->members_) {
+      for (auto& [k, v] : own(at->members_)) {
         if (k == key) next = &v;
       }
       if (next == nullptr && last && may_add && !key.empty()) {
-        at->members_.emplace_back(key, Json());
-        next = &at->members_.back().second;
+        at->members_->emplace_back(key, Json());
+        next = &at->members_->back().second;
       }
     }
     if (next == nullptr) {

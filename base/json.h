@@ -4,6 +4,7 @@
 // Parsing is nlohmann-json's; the tree is ours because every error must name file:line:column.
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,8 +22,8 @@ struct JsonLimits {
   int64_t nodes = 1'000'000;
 };
 
-/// One value of a document. Immutable to readers; owns its children. Copies are deep.
-/// Any thread may read it.
+/// One value of a document. Immutable to readers. Copies share their children until set() or set_path()
+/// gives one its own. Any thread may read it.
 class Json {
  public:
   enum class Kind : uint8_t { null, boolean, integer, real, text, array, object };
@@ -71,6 +72,9 @@ class Json {
   void only(std::initializer_list<std::string_view> valid) const;
   void only(const std::vector<std::string>& valid) const;
 
+  /// Equal values, members in the same order, wherever they stand.
+  bool operator==(const Json& other) const;
+
   /// Adds or replaces a member (object only).
   void set(std::string key, Json value);
   /// Replaces what stands at a dotted path ("links.pcie.bandwidth", "devices.0.model"); the parent must
@@ -83,13 +87,15 @@ class Json {
 
  private:
   friend class JsonBuilder;
+  using Items = std::vector<Json>;
+  using Members = std::vector<std::pair<std::string, Json>>;
   Kind kind_ = Kind::null;
   bool boolean_ = false;
   int64_t integer_ = 0;
   double real_ = 0;
   std::string text_;
-  std::vector<Json> items_;
-  std::vector<std::pair<std::string, Json>> members_;
+  std::shared_ptr<Items> items_;      ///< of an array
+  std::shared_ptr<Members> members_;  ///< of an object
   Place place_;
 };
 

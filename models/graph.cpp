@@ -2,12 +2,14 @@
 #include "models/graph.h"
 
 #include "models/autocast.h"
+#include "models/division.h"
 
 #include <fmt/format.h>
 
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/depth_first_search.hpp>
 #include <filesystem>
+#include <mutex>
 
 #include "base/data.h"
 #include "base/json_writer.h"
@@ -70,33 +72,9 @@ uint32_t sort(std::vector<Layer>& layers, uint32_t output) {
   return now[output];
 }
 
-/// The error with its place, if it lacked one, and the layer it is about.
-[[noreturn]] void blame(const Layer& layer, const InputError& error) {
-  const Place& place = layer.attributes.place();
-  std::string what = error.what();
-  if (place.file != nullptr && !what.starts_with(*place.file))
-    what = fmt::format("{}: {}", place.text(), what);
-  throw InputError(fmt::format("{} (layer \"{}\", type {})", what, layer.name, layer.type->name));
-}
-
 /// An earlier layer's, which owns them (ALBERT).
 bool shares_weights(const Layer& layer) { return Attributes(layer.attributes).boolean("shared", false); }
 bool is_frozen(const Layer& layer) { return Attributes(layer.attributes).boolean("frozen", false); }
-
-/// One of the devices that share it makes a part of the layer's features: a matrix does, and what treats each
-/// element by itself hands the part on.
-bool makes_part(const std::vector<Layer>& layers, uint32_t index) {
-  for (;;) {
-    const Layer& layer = layers[index];
-    if (layer.type == nullptr) return false;
-    const std::string split = layer.attributes.text("split", "whole");
-    const bool matrix = layer.type->name == "linear" || layer.type->name == "tied-linear";
-    if (matrix && (split == "columns" || split == "vocabulary")) return true;
-    if (matrix || split != "whole" || layer.inputs.size() != 1) return false;
-    index = layer.inputs[0];
-    if (layer.output != layers[index].output) return false;
-  }
-}
 
 Lowered lower_layer(const std::vector<Layer>& layers, std::size_t index, int64_t batch, Precision precision,
                     const ModelSlice& sharing, bool first) {
@@ -208,6 +186,10 @@ struct Graph::Impl {
   std::vector<bool> received;  ///< [layer], of a slice
   int64_t parameters = 0;
   ModelSlice sharing;  ///< without its ranges
+  /// The last slices of all layers that were asked for: pipeline stages are parts of one.
+  static constexpr std::size_t kMostDivided = 16;
+  mutable std::mutex lock;
+  mutable std::vector<std::pair<ModelSlice, std::shared_ptr<const Impl>>> divided;
 
   Impl() = default;
   explicit Impl(ModelDescription model)
@@ -287,135 +269,28 @@ Graph Graph::from_text(std::string_view text, const std::string& file) {
   return from_json(document_of(text, file, "config"));
 }
 
-namespace {
-
-/// Some layer's weights must be fewer, but none of a layer that does not split: its input is then split.
-void check_split(const std::vector<Layer>& whole, const std::vector<Layer>& parts, int32_t ways,
-                 const std::string& model) {
-  bool splits = false;
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    const int64_t all = whole[i].parameter_elements() + whole[i].frozen_elements(),
-                  own = parts[i].parameter_elements() + parts[i].frozen_elements();
-    splits = splits || own < all;
-    if (own != all && parts[i].attributes.text("split", "whole") == "whole")
-      blame(whole[i], InputError("its input is split, but it has no \"split\""));
-  }
-  if (!splits)
-    throw InputError(fmt::format(
-        "{}: no layer says how it splits over {} devices; transformers do (docs/formats/model.md)", model,
-        ways));
-}
-
-/// Linear layers are split by columns, all others not at all. The last one may be padded.
-void split_linear_layers(std::vector<Layer>& layers, int32_t ways, const std::string& model) {
-  bool any = false;
-  for (Layer& layer : layers) {
-    if (layer.type == nullptr) continue;
-    const bool linear = layer.type->name == "linear";
-    any = any || linear;
-    const bool even = linear && Attributes(layer.attributes).integer("features") % ways == 0;
-    const char* split = !linear ? "whole" : even ? "columns" : "vocabulary";
-    if (linear || layer.attributes.find("split") != nullptr)
-      layer.attributes.set("split", Json::make_text(split, layer.attributes.place()));
-  }
-  if (!any) throw InputError(fmt::format("{}: no linear layer that {} devices could share", model, ways));
-}
-
-/// Behind a linear layer that is split come layers that treat each feature by itself, or know of the others.
-/// Padding must not be read.
-void check_behind_linear_layers(const std::vector<Layer>& layers, int32_t ways) {
-  constexpr std::string_view kTypes[] = {"linear", "relu",    "relu2", "gelu",          "swish", "sigmoid",
-                                         "tanh",   "dropout", "clip",  "cross-entropy", "mse"};
-  for (const Layer& layer : layers) {
-    for (const uint32_t from : layer.inputs) {
-      if (!makes_part(layers, from)) continue;
-      uint32_t maker = from;
-      while (layers[maker].type->name != "linear") maker = layers[maker].inputs[0];
-      const std::string name = layers[maker].name;
-      if (std::find(std::begin(kTypes), std::end(kTypes), layer.type->name) == std::end(kTypes))
-        blame(layer, InputError(fmt::format(
-                         "needs all features of \"{}\", of which each device has a part; tensor-parallel "
-                         "divides such models",
-                         name)));
-      if (layer.type->name == "linear" && layers[maker].attributes.text("split", "") == "vocabulary")
-        blame(layer, InputError(fmt::format("the features of \"{}\", which it reads, do not divide over {} "
-                                            "devices",
-                                            name, ways)));
-    }
-  }
-}
-
-/// Layers that treat each position by itself, or know of the others.
-bool takes_parts_of_a_sequence(const Layer& layer) {
-  constexpr std::string_view kTypes[] = {"embedding",    "position-embedding",
-                                         "linear",       "tied-linear",
-                                         "relu",         "relu2",
-                                         "gelu",         "swish",
-                                         "sigmoid",      "tanh",
-                                         "dropout",      "add",
-                                         "mul",          "clip",
-                                         "layer-norm",   "softmax",
-                                         "rms-norm",     "attention",
-                                         "experts",      "scale",
-                                         "cross-entropy"};
-  const Json* axis = layer.attributes.find("axis");
-  const bool along_width = axis != nullptr && axis->as_int() == 1;
-  return std::find(std::begin(kTypes), std::end(kTypes), layer.type->name) != std::end(kTypes) ||
-         (along_width && (layer.type->name == "slice" || layer.type->name == "split"));
-}
-
-/// Each of `devices` has an equal part of the inputs' positions: the i-th and the last but i-th of twice as
-/// many chunks, so that a causal mask leaves all the same work.
-void divide_sequence(std::vector<Layer>& layers, int32_t devices) {
-  for (Layer& layer : layers) {
-    if (layer.type != nullptr) {
-      if (takes_parts_of_a_sequence(layer)) continue;
-      blame(layer, InputError("needs the whole sequence, which is divided over devices"));
-    }
-    if (layer.output.size() != 1 || layer.output[0] % (2 * devices) != 0)
-      throw InputError(fmt::format("input \"{}\" of {} does not divide into {} chunks, two for each device",
-                                   layer.name, to_text(layer.output), 2 * devices));
-    layer.output[0] /= devices;
-  }
-}
-
-/// Some layer must have experts that divide over that many devices.
-void check_experts(const std::vector<Layer>& layers, const std::string& model) {
-  const bool any = std::any_of(layers.begin(), layers.end(), [](const Layer& l) {
-    return std::any_of(l.parameters.begin(), l.parameters.end(), [](const Parameter& p) { return p.dealt; });
-  });
-  if (!any) throw InputError(fmt::format("{}: no layer has experts that could be dealt over devices", model));
-}
-
-/// Empties the layers outside of the slice. Returns those of them that one inside reads, the model's inputs
-/// apart.
-std::vector<bool> keep_only(std::vector<Layer>& layers, const ModelSlice& slice) {
-  std::vector<bool> read(layers.size()), received(layers.size());
-  for (uint32_t i = 0; i < layers.size(); ++i) {
-    if (!slice.holds(i)) continue;
-    for (const uint32_t from : layers[i].inputs) read[from] = true;
-  }
-  for (uint32_t i = 0; i < layers.size(); ++i) {
-    if (slice.holds(i)) continue;
-    Layer& layer = layers[i];
-    received[i] = read[i] && layer.type != nullptr;
-    layer.inputs.clear();
-    layer.parameters.clear();
-    layer.frozen.clear();
-    layer.type = nullptr;
-    if (!read[i]) layer.output = {0};
-  }
-  return received;
-}
-
-}  // namespace
-
 Graph Graph::slice(const ModelSlice& slice) const {
-  auto part = std::make_unique<Impl>();
+  if (!slice.ranges.empty()) return Graph(sliced(slice));
+  const auto known = [&]() -> std::shared_ptr<const Impl> {
+    const std::lock_guard lock(impl_->lock);
+    for (const auto& [division, part] : impl_->divided) {
+      if (division == slice) return part;
+    }
+    return nullptr;
+  };
+  if (auto part = known()) return Graph(std::move(part));
+  std::shared_ptr<const Impl> part = sliced(slice);
+  const std::lock_guard lock(impl_->lock);
+  if (impl_->divided.size() == Impl::kMostDivided) impl_->divided.erase(impl_->divided.begin());
+  impl_->divided.emplace_back(slice, part);
+  return Graph(std::move(part));
+}
+
+std::shared_ptr<const Graph::Impl> Graph::sliced(const ModelSlice& slice) const {
+  auto part = std::make_shared<Impl>();
   part->name = impl_->name;
   part->summary = impl_->summary;
   part->sample = impl_->sample;
-  part->layers = impl_->layers;
   part->trained = impl_->trained;
   part->sharing = slice;
   part->sharing.ranges.clear();
@@ -423,19 +298,14 @@ Graph Graph::slice(const ModelSlice& slice) const {
   part->sharing.keeps_inputs = slice.keeps_inputs && part->sharing.sequence;
   part->sharing.samples = slice.samples && slice.ways > 1;
   const bool divided = part->sharing == impl_->sharing;  // already
-  if (slice.context > 1 && !divided) {
-    if (part->sample.unit != "sequences")
-      throw InputError(
-          fmt::format("{}: its samples are no sequences that devices could divide", impl_->name));
-    divide_sequence(part->layers, slice.context);
+  if (divided) {
+    part->layers = only(impl_->layers, slice, part->received);
+  } else {
+    part->layers = impl_->layers;
+    divide_inputs(part->layers, part->sharing, impl_->sample, impl_->name);
+    infer_shapes(part->layers, part->sharing);
+    check_division(impl_->layers, part->layers, part->sharing, impl_->name);
   }
-  if (part->sharing.samples && !divided) {
-    split_linear_layers(part->layers, slice.ways, impl_->name);
-    check_behind_linear_layers(part->layers, slice.ways);  // before shapes that do not fit are blamed
-  }
-  if (!divided) infer_shapes(part->layers, part->sharing);
-  if (slice.ways > 1 && !divided) check_split(impl_->layers, part->layers, slice.ways, impl_->name);
-  if (slice.experts > 1 || slice.capacity > 0) check_experts(part->layers, impl_->name);
   for (uint32_t i = 0; i < part->layers.size(); ++i) {
     Layer& layer = part->layers[i];
     if (layer.type == nullptr || !slice.holds(i)) continue;
@@ -445,9 +315,9 @@ Graph Graph::slice(const ModelSlice& slice) const {
     auto& weights = is_frozen(layer) ? layer.frozen : layer.parameters;
     weights.insert(weights.begin(), {"weight", tied});
   }
-  if (!slice.ranges.empty()) part->received = keep_only(part->layers, slice);
+  if (!divided) part->layers = only(part->layers, slice, part->received);
   part->connect();
-  return Graph(std::move(part));
+  return part;
 }
 
 Graph Graph::of(ModelDescription model) { return Graph(std::make_unique<Impl>(std::move(model))); }

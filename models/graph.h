@@ -29,7 +29,8 @@ class Graph {
   /// and kernels of the layers in it are one device's. The others are empty, but for those that one in it
   /// reads: they become inputs. An output layer tied to an embedding outside owns a copy of its weight.
   /// Requires a Graph that is no slice itself, or one of all layers that divides them equally. Throws
-  /// InputError where a layer does not divide into that many parts, or none says how it splits. O(layers).
+  /// InputError where a layer does not divide into that many parts, or none says how it splits. O(layers);
+  /// the last divisions without ranges are remembered.
   Graph slice(const ModelSlice& slice) const;
   /// A slice's input that a layer outside makes: received from another device, and its gradient sent back.
   bool received(uint32_t layer) const;
@@ -66,6 +67,7 @@ class Graph {
  private:
   struct Impl;
   explicit Graph(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> sliced(const ModelSlice& slice) const;
   std::shared_ptr<const Impl> impl_;
 };
 

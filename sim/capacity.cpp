@@ -194,12 +194,12 @@ int64_t on_sort(const Program& program, const RoleMemory& row, const DeviceSort&
 namespace {
 
 std::vector<RoleMemory> of_devices(const Request& p, const Simulation& simulation, const Cluster& cluster,
-                                   const Program& program) {
+                                   const Program& program, Bytes most) {
   const MemoryHabits habits = habits_of(p);
   const auto batches = simulation.batches(cluster);
   const auto sorts = models_of(p, cluster);
   if (sorts.size() == 1 && !batches)
-    return memory_by_role(simulation.work(), p.system->device(sorts[0].first), program, habits);
+    return memory_by_role(simulation.work(), p.system->device(sorts[0].first), program, habits, most);
   std::vector<RoleMemory> out;
   for (const DeviceSort& sort : sorts) {
     const Device& device = p.system->device(sort.first);
@@ -222,14 +222,14 @@ std::vector<RoleMemory> of_devices(const Request& p, const Simulation& simulatio
 }  // namespace
 
 std::vector<RoleMemory> memory_of(const Request& p, const Simulation& simulation, const Cluster& cluster,
-                                  const Program& program) {
-  std::vector<RoleMemory> out = of_devices(p, simulation, cluster, program);
+                                  const Program& program, Bytes most) {
+  std::vector<RoleMemory> out = of_devices(p, simulation, cluster, program, most);
   const HostMemory node = host_memory(*p.system, cluster, simulation.work(), program, out);
   for (RoleMemory& row : out) row.memory.node = node;
   return out;
 }
 
-MemoryUse memory_on(const Request& p, int64_t devices) {
+MemoryUse memory_on(const Request& p, int64_t devices, Bytes most) {
   if (!p.then.empty()) {
     std::vector<MemoryUse> each;
     for (const Network& network : networks_of(p)) each.push_back(memory_on(network.prediction, devices));
@@ -237,7 +237,13 @@ MemoryUse memory_on(const Request& p, int64_t devices) {
   }
   const Simulation simulation(p);
   const Cluster cluster = grown_cluster(*p.system, devices);
-  return largest(memory_of(p, simulation, cluster, *simulation.program(cluster)));
+  return largest(memory_of(p, simulation, cluster, *simulation.program(cluster), most));
+}
+
+Bytes kept_by_forward(const Request& p) {
+  const Simulation simulation(p);
+  return kept_by_forward(simulation.work(), *simulation.program(grown_cluster(*p.system, p.devices)),
+                         habits_of(p));
 }
 
 int64_t fewest_devices(const Request& p) { return fewest_devices(p, memory_of(p)); }

@@ -217,12 +217,21 @@ double throughput(const Request& p) {
 
 Undisturbed undisturbed(const Request& p) {
   check_arguments(p);
-  const Simulated run = Simulation(p).undisturbed(p.devices);
+  const Simulated run = Simulation(p).undisturbed(p.devices, false);
   const Trace& t = run.trace;
   Time all = t.busy[static_cast<int>(Lane::compute)];
   for (const Time& wait : t.exposed) all += wait;
   const double launch = all.ps > 0 ? t.exposed_to(Wait::launch).seconds() / all.seconds() : 0;
   return {run.rate, launch, is_static(*run.program)};
+}
+
+double quiet_throughput(const Request& p) {
+  check_arguments(p);
+  const bool varies =
+      p.pauses.every > 0 || p.stragglers.share > 0 || !p.then.empty() || !p.beside.empty() || p.anchor;
+  const Simulation simulation(p);
+  if (varies || !is_static(*simulation.program(make_cluster(*p.system, p.devices)))) return throughput(p);
+  return simulation.undisturbed(p.devices, true).rate;
 }
 
 double anchored_scale(const Request& p) {

@@ -19,6 +19,11 @@ Report simulate_rate(const Request& prediction);
 /// Only Report::rate.samples_per_second, without checking memory. Throws as simulate() does.
 double throughput(const Request& prediction);
 
+/// throughput() if nothing varied from step to step, from three steps: what is simulated is the same but for
+/// noise. Where the program is not is_static(), with an anchor, pauses, stragglers or other jobs it is
+/// throughput(). Throws as simulate() does.
+double quiet_throughput(const Request& prediction);
+
 /// What a job could do if nothing varied from step to step and no transfer slowed another.
 struct Undisturbed {
   double rate = 0;    ///< samples/s

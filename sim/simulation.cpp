@@ -198,13 +198,16 @@ Simulated Simulation::run(const Cluster& cluster, double scale) const {
   return evaluated(prepared(cluster, scale), {}, false);
 }
 
-Simulated Simulation::undisturbed(int64_t devices) const {
-  Simulated out = whole_steps(bound(make_cluster(*p_.system, devices), 1));
-  out.bound.plan.disturbance = {};
-  slow_down(out.bound.plan, make_cluster(*p_.system, devices));
+Simulated Simulation::undisturbed(int64_t devices, bool contention) const {
+  const Cluster cluster = make_cluster(*p_.system, devices);
+  Simulated out = contention ? prepared(cluster, 1) : whole_steps(bound(cluster, 1));
+  for (BoundProgram* plan : {&out.bound.plan, &out.few}) {
+    plan->disturbance = {};
+    slow_down(*plan, cluster);
+  }
   const int64_t whole = period(*out.program), steps = whole == 1 ? 3 + transient(*out.program) : 2 * whole;
   out.options.iterations = static_cast<int32_t>(steps) * out.program->micro_batches;
-  out.options.contention = false;
+  out.options.contention = contention;
   evaluate_steady(out, out.options, false);
   return out;
 }

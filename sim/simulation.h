@@ -56,8 +56,9 @@ class Simulation {
   /// The job by itself, or with the concurrent ones. Throws InputError for an iteration that takes no time.
   /// `timeline`: keep spans.
   Simulated run(int64_t devices, double scale, bool beside = false, bool timeline = false) const;
-  /// The job by itself if nothing varied and no transfer slowed another: sim::undisturbed().
-  Simulated undisturbed(int64_t devices) const;
+  /// The job by itself if nothing varied, and without `contention` no transfer slowed another:
+  /// sim::undisturbed(), sim::quiet_throughput().
+  Simulated undisturbed(int64_t devices, bool contention) const;
   /// The result of `run` if every transfer took exp(`deviations` * its spread) times as long.
   double rate_if(const Simulated& run, double deviations) const;
   /// The rates of the prediction's job, which shares the machine with the others, and of those. Cost: two

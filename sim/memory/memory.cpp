@@ -69,21 +69,39 @@ MemoryUse use(WalkInput in, const Device& device) {
   return m;
 }
 
-/// Of a model that is split: each role holds a slice of it.
-std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, const Program& program,
-                                  const MemoryHabits& habits) {
-  std::vector<RoleMemory> out;
+/// `work` of the whole model, with the layers that devices of that role hold.
+struct RoleWork {
+  RoleWork(const Workload& work, const Graph& whole, const Role& role)
+      : slice(whole.slice(role.slice)),
+        work(make_workload(slice, work.batch, work.precision, *work.optimizer, work.input, work.recompute,
+                           work.offload, work.loading)) {}
+  Graph slice;
+  Workload work;
+};
+
+/// The model as the devices of a stage divide it.
+Graph divided(const Workload& work, const Program& program) {
   ModelSlice division = program.roles[0].slice;  // roles differ in their layers alone
   division.ranges.clear();
-  const Graph whole = work.graph->slice(division);
+  return work.graph->slice(division);
+}
+
+/// Of a model that is split: each role holds a slice of it.
+std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, const Program& program,
+                                  const MemoryHabits& habits, Bytes most) {
+  std::vector<RoleMemory> out;
+  const Graph whole = divided(work, program);
+  std::vector<uint32_t> roles;
   for (uint32_t r = 0; r < program.roles.size(); ++r) {
+    if (program.roles[r].works()) roles.push_back(r);
+  }
+  if (most < kAnyMemory && roles.size() > 2) std::swap(roles[1], roles.back());
+  for (const uint32_t r : roles) {
     const Role& role = program.roles[r];
-    if (!role.works()) continue;
-    const Graph slice = whole.slice(role.slice);
-    const Workload part = make_workload(slice, work.batch, work.precision, *work.optimizer, work.input,
-                                        work.recompute, work.offload, work.loading);
+    if (!out.empty() && out.back().memory.needed() > most) break;
+    const RoleWork part(work, whole, role);
     out.push_back({role.name, role.mesh.size(),
-                   use({&part, &program, r, habits, {}, CachingAllocator::kEndless, 0}, device)});
+                   use({&part.work, &program, r, habits, {}, CachingAllocator::kEndless, 0}, device)});
   }
   return out;
 }
@@ -91,8 +109,8 @@ std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, co
 }  // namespace
 
 std::vector<RoleMemory> memory_by_role(const Workload& work, const Device& device, const Program& program,
-                                       const MemoryHabits& habits) {
-  if (!program.grid.axes.empty()) return of_stages(work, device, program, habits);
+                                       const MemoryHabits& habits, Bytes most) {
+  if (!program.grid.axes.empty()) return of_stages(work, device, program, habits, most);
   WalkInput in{&work, &program, 0, habits, {}, CachingAllocator::kEndless, 0};
   const Role& workers = program.roles[0];
   if (!has_master(program)) return {{workers.name, workers.mesh.size(), use(in, device)}};
@@ -100,6 +118,15 @@ std::vector<RoleMemory> memory_by_role(const Workload& work, const Device& devic
   RoleMemory master{"master", 1, use(in, device)};
   in.gathers = -1;
   return {master, {"replica", workers.mesh.size() - 1, use(in, device)}};
+}
+
+Bytes kept_by_forward(const Workload& work, const Program& program, const MemoryHabits& habits) {
+  const auto of = [&](const Workload& part) {
+    const WalkInput in{&part, &program, 0, habits, {}, CachingAllocator::kEndless, 0};
+    return Walk(in).kept_by_forward();
+  };
+  if (program.grid.axes.empty()) return of(work);
+  return of(RoleWork(work, divided(work, program), program.roles[0]).work);
 }
 
 MemoryUse largest(const std::vector<RoleMemory>& roles) {

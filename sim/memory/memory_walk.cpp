@@ -27,7 +27,7 @@ Walk::Walk(const WalkInput& in)
       weights_(weights_of(in.habits, *in.program, in.work->offload)),
       half_updates_(half_ && in.habits.weights == Weights::half),
       t_(in.limit),
-      node_(layers_.size()),
+      node_(layers_),
       there_(layers_.size()) {
   read_formats();
   read_units();
@@ -36,9 +36,21 @@ Walk::Walk(const WalkInput& in)
   fresh_ = {node_, units_, {}};
 }
 
+Walk::Nodes::Nodes(const std::vector<Layer>& layers) {
+  uint32_t end = 0;
+  begin_ = static_cast<uint32_t>(layers.size());
+  for (uint32_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].type == nullptr) continue;
+    begin_ = std::min(begin_, i);
+    end = i + 1;
+    for (const uint32_t from : layers[i].inputs) begin_ = std::min(begin_, from);
+  }
+  all_.resize(end - std::min(begin_, end));
+}
+
 void Walk::read_formats() {
   const int64_t computes = element_bytes(work_.precision);
-  for (uint32_t i = 0; i < layers_.size(); ++i) {
+  for (uint32_t i = node_.begin(); i < node_.end(); ++i) {
     const Layer& layer = layers_[i];
     Node& n = node_[i];
     n.trained = !layer.parameters.empty() || work_.graph->received(i);
@@ -76,7 +88,8 @@ void Walk::read_units() {
     node_[i].remakes = work_.recompute.drops_output(work_.layers[i]) || gates(i);
   }
   for (const LayerRange& block : blocks_again(work_.recompute, *work_.graph, {0, count})) {
-    for (uint32_t i = block.first; i < block.end(); ++i) node_[i].again = true;
+    for (uint32_t i = std::max(block.first, node_.begin()); i < std::min(block.end(), node_.end()); ++i)
+      node_[i].again = true;
   }
 }
 
@@ -164,9 +177,9 @@ void Walk::remake(uint32_t i, std::vector<Id>& temporary) {
 /// References of an output: one for each layer that will read it, and one where a layer keeps it.
 void Walk::forward(uint32_t i, bool again) {
   const Layer& layer = layers_[i];
+  if (layer.type == nullptr) return;
   const Lowered& l = work_.layers[i];
   Node& n = node_[i];
-  if (layer.type == nullptr) return;
   if (sharded()) gather(n.unit);
   const bool idle = replica() && is_loss(i), keep = (again || !n.again) && n.trained;
   std::vector<Id> temporary;
@@ -377,8 +390,8 @@ void Walk::input_gradients(uint32_t i) {
 
 void Walk::backward(uint32_t i) {
   const Layer& layer = layers_[i];
-  Node& n = node_[i];
   if (layer.type == nullptr) return;
+  Node& n = node_[i];
   if (sharded()) gather(n.unit);
   if (n.again) make_again(n.unit);
   std::vector<Id> remade;
@@ -431,7 +444,7 @@ void Walk::switch_to(uint32_t micro) {
 
 /// What comes from other devices is there when the layers begin, and what goes to them is let go of.
 void Walk::forward_over(LayerRange layers) {
-  for (uint32_t i = 0; i < layers.first; ++i) {
+  for (uint32_t i = node_.begin(); i < layers.first; ++i) {
     if (!work_.graph->received(i) || node_[i].output != kNone) continue;
     node_[i].output = t_.make(bytes(i));
     for (int32_t r = 1; r < node_[i].readers; ++r) t_.hold(node_[i].output);
@@ -454,7 +467,7 @@ void Walk::backward_over(LayerRange layers) {
     if (sent(i)) node_[i].gradient = t_.make(bytes(i));
     backward(i);
   }
-  for (uint32_t i = 0; i < layers.first; ++i) {
+  for (uint32_t i = node_.begin(); i < layers.first; ++i) {
     if (!work_.graph->received(i)) continue;
     t_.drop(node_[i].gradient);
     node_[i].gradient = node_[i].output = kNone;
@@ -498,6 +511,12 @@ WalkResult Walk::run() {
   const CachingAllocator& a = t_.allocator;
   return {{parameter_bytes_}, {gradient_bytes_},  {state_bytes_},    {buffer_bytes_}, in_.workspace,
           {host_bytes_},      a.peak_allocated(), a.peak_reserved(), a.exceeded()};
+}
+
+Bytes Walk::kept_by_forward() {
+  const Bytes before = t_.allocator.allocated();
+  forward_over(passes_.front().layers);
+  return t_.allocator.allocated() - before;
 }
 
 WalkResult walk_memory(const WalkInput& input) { return Walk(input).run(); }

@@ -45,6 +45,8 @@ class Walk {
  public:
   explicit Walk(const WalkInput& in);
   WalkResult run();
+  /// Of a first micro-batch; instead of run().
+  Bytes kept_by_forward();
 
  private:
   using Id = Tensors::Id;
@@ -62,6 +64,20 @@ class Walk {
     std::vector<Id> kept;     // dropped after its backward pass
     std::vector<Id> weights;  // half copies under autocast
   };
+  /// Of the layers that the device holds, those between them, and what they read.
+  class Nodes {
+   public:
+    Nodes() = default;
+    explicit Nodes(const std::vector<Layer>& layers);
+    uint32_t begin() const { return begin_; }
+    uint32_t end() const { return begin_ + static_cast<uint32_t>(all_.size()); }
+    Node& operator[](uint32_t layer) { return all_[layer - begin_]; }
+    const Node& operator[](uint32_t layer) const { return all_[layer - begin_]; }
+
+   private:
+    uint32_t begin_ = 0;
+    std::vector<Node> all_;
+  };
   struct Unit {
     uint32_t first = 0, last = 0;       // layers, inclusive
     int64_t parameters = 0, dealt = 0;  // dealt: of experts
@@ -74,7 +90,7 @@ class Walk {
     std::vector<Id> gradients{};
   };
   struct Live {  // what is held for one micro-batch
-    std::vector<Node> node;
+    Nodes node;
     std::vector<Unit> units;
     std::vector<Id> variables;  // of the training loop, while backward runs
   };
@@ -160,7 +176,7 @@ class Walk {
   MemoryHabits::Weights weights_;  ///< on the device
   const bool half_updates_;        ///< the optimiser works on parameters of 2 bytes
   Tensors t_;
-  std::vector<Node> node_;
+  Nodes node_;
   std::vector<Unit> units_;
   std::vector<Id> gradients_;      // of parameters, until they are freed
   std::vector<Id> whole_;          // parameters that stay gathered for a step

@@ -64,7 +64,6 @@ class Setting {
     try {
       const MemoryUse memory = memory_on(p, c.devices);
       EXPECT_LE(bounds_.least_bytes(c, again), static_cast<double>(memory.needed().n));
-      bounds_.learn(c, again, memory.activations);
       const double rate = throughput(p);
       const Undisturbed undisturbed = sim::undisturbed(p);
       EXPECT_GE(bounds_.peak_rate(c), rate);
