@@ -53,7 +53,7 @@ RunCommand common(const Question& q, const Candidate& c, const Saver& saver) {
   return out;
 }
 
-void add_cuda(RunCommand& out, const Candidate& c) {
+void add_gpu_words(RunCommand& out, const Candidate& c) {
   add_words(out, "backend", "cuda");
   add_words(out, "precision", std::string(name(c.precision)));
 }
@@ -68,7 +68,7 @@ RunCommand run_here(const Question& q, const Candidate& c, const Saver& saver) {
     add_words(out, "nodes", std::to_string(nodes));
   const Backend* cuda = backends_registry().find("cuda");
   if (cuda != nullptr && cuda->missing().empty()) {
-    add_cuda(out, c);
+    add_gpu_words(out, c);
   } else {
     out.notes.push_back(
         fmt::format("on this machine's cores, a worker each, in fp32; --backend cuda{} on GPUs",
@@ -86,7 +86,7 @@ RunCommand run_there(const Question& q, const Candidate& c, const Saver& saver) 
   if (out.words.empty()) return out;
   const int64_t nodes = make_cluster(q.system, c.devices).nodes;
   if (nodes > 1) out.words.insert(out.words.begin(), {"mpirun", "-np", std::to_string(nodes)});
-  if (!processors) add_cuda(out, c);
+  if (!processors) add_gpu_words(out, c);
   return out;
 }
 

@@ -17,10 +17,10 @@ namespace {
 using plan::Estimate;
 
 constexpr std::size_t kMostListed = 24;  // next to the picture
-constexpr double kLeft = 0.1, kRight = 0.6, kBottom = 0.175, kTop = 0.875;
+constexpr double kFrontLeft = 0.1, kFrontRight = 0.6, kFrontBottom = 0.175, kFrontTop = 0.875;
 constexpr double kFar = 3;  // bars end at the border that reach further than this times the outermost point
 constexpr double kListPoints = 10.5, kNumberPoints = 11;
-constexpr const char *kFirst = "0xD55E00", *kFront = "0x0072B2", *kOther = "0x7F7F7F";
+constexpr const char *kFirstColour = "0xD55E00", *kFrontColour = "0x0072B2", *kOtherColour = "0x7F7F7F";
 
 /// A candidate on the picture, in the units of the axes.
 struct Spot {
@@ -163,8 +163,8 @@ void set_list(Gnuplot& plot, const std::vector<Spot>& spots) {
     plot.set("row_colour" + key, "#" + s.colour.substr(2));
     plot.set("row_mark" + key, s.mark);
     plot.set("row_figures" + key, s.figures);
-    points = std::min(
-        points, fitting_size(s.number + "  " + s.name, kListPoints, (1 - kRight - 0.05) * kPictureWidth));
+    points = std::min(points, fitting_size(s.number + "  " + s.name, kListPoints,
+                                           (1 - kFrontRight - 0.05) * kPictureWidth));
   }
   plot.set("rows", static_cast<double>(rows));
   plot.set("row_points", points);
@@ -173,7 +173,7 @@ void set_list(Gnuplot& plot, const std::vector<Spot>& spots) {
 void set_points(Gnuplot& plot, const std::vector<Spot>& spots, const std::vector<std::size_t>& front,
                 const Axis& x, const Axis& y) {
   std::vector<std::vector<std::string>> points, steps;
-  Numbers numbers{(kRight - kLeft) * kPictureWidth, (kTop - kBottom) * kPictureHeight};
+  Numbers numbers{(kFrontRight - kFrontLeft) * kPictureWidth, (kFrontTop - kFrontBottom) * kPictureHeight};
   const auto pixels = [&](const Spot& s) {
     return std::pair(x.pixel(s.x.value, 0, numbers.width), y.pixel(s.y.value, 0, numbers.height));
   };
@@ -241,9 +241,9 @@ std::vector<std::string> draw_front(const Json& document, const Front& front, st
     if (best[i]) index.push_back(spots.size());
     spots.push_back({times.back(), values.back(), std::to_string(i + 1), name_of(c),
                      time_text(times.back().value) + " · " + front.text(values.back().value),
-                     i == 0    ? kFirst
-                     : best[i] ? kFront
-                               : kOther,
+                     i == 0    ? kFirstColour
+                     : best[i] ? kFrontColour
+                               : kOtherColour,
                      mark_of(c)});
   }
   if (spots.empty()) return {};
@@ -260,7 +260,8 @@ std::vector<std::string> draw_front(const Json& document, const Front& front, st
       fmt::format(
           "numbers are ranks, bars 90 % intervals; orange is the first, blue those that none beats in both{}",
           more == 0 ? "" : fmt::format("; {} more have no number", more)));
-  plot.set("left", kLeft), plot.set("right", kRight), plot.set("bottom", kBottom), plot.set("top", kTop);
+  plot.set("left", kFrontLeft), plot.set("right", kFrontRight), plot.set("bottom", kFrontBottom),
+      plot.set("top", kFrontTop);
   plot.set("number_points", kNumberPoints);
   set_axis(plot, "x", x, deadline);
   set_axis(plot, "y", y, power);

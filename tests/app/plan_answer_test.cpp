@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ChildResult plan(std::vector<std::string> more) {
+ChildResult ask_plan(std::vector<std::string> more) {
   std::vector<std::string> words = {"plan",           "--model", "resnet50", "--epochs",   "1",
                                     "--global-batch", "256",     "--today",  "2026-11-29", "--quiet"};
   words.insert(words.end(), more.begin(), more.end());
@@ -23,8 +23,9 @@ ChildResult plan(std::vector<std::string> more) {
 
 TEST(PlanPictures, ShowEachCandidateAndWhatDecides) {
   const Scratch scratch;
-  const ChildResult made = plan({"--systems", "dgx1-v100,dgx-a100,dgx-h100", "--rank", "cheapest", "--plot",
-                                 scratch.file("p.svg"), "--format", "json", "--out", scratch.file("p.json")});
+  const ChildResult made =
+      ask_plan({"--systems", "dgx1-v100,dgx-a100,dgx-h100", "--rank", "cheapest", "--plot",
+                scratch.file("p.svg"), "--format", "json", "--out", scratch.file("p.json")});
   ASSERT_EQ(made.status, 0) << made.err;
   const std::size_t all = Json::load(scratch.file("p.json")).at("candidates").items().size();
   for (const char* kind : {"cost", "power", "inputs"})
@@ -46,14 +47,14 @@ TEST(PlanPictures, ShowEachCandidateAndWhatDecides) {
 }
 
 TEST(PlanPictures, NeedAFolderBeforeTheSearchBegins) {
-  const ChildResult none = plan({"--systems", "dgx1-v100", "--plot", "/nosuch/p"});
+  const ChildResult none = ask_plan({"--systems", "dgx1-v100", "--plot", "/nosuch/p"});
   EXPECT_EQ(none.status, 3);
   EXPECT_THAT(none.err, HasSubstr("no such folder"));
 }
 
 TEST(PlanAnswer, RunsWhereTheExecutorCan) {
   const auto run = [](const char* system, const char* nodes) {
-    const ChildResult made = plan({"--systems", system, "--nodes", nodes, "--format", "json"});
+    const ChildResult made = ask_plan({"--systems", system, "--nodes", nodes, "--format", "json"});
     EXPECT_EQ(made.status, 0) << made.err;
     return Json::parse(made.out, "plan").at("candidates").items().at(0);
   };
@@ -66,14 +67,15 @@ TEST(PlanAnswer, RunsWhereTheExecutorCan) {
 }
 
 TEST(PlanAnswer, CsvTellsTheKindAndWhatIsKept) {
-  const std::string csv = plan({"--systems", "dgx-a100", "--power", "1W", "--format", "csv"}).out;
+  const std::string csv = ask_plan({"--systems", "dgx-a100", "--power", "1W", "--format", "csv"}).out;
   const auto lines = base::split(csv, '\n');
   EXPECT_THAT(lines.at(0), testing::EndsWith("offer,kind,spare nodes,in power,meets"));
   EXPECT_THAT(lines.at(1), testing::EndsWith(",0,false,false"));
 }
 
 TEST(PlanAnswer, AWholeNodeByCountIsTheMachine) {
-  const ChildResult made = plan({"--systems", "dgx-a100,dgx-a100:8", "--nodes", "1,2", "--format", "json"});
+  const ChildResult made =
+      ask_plan({"--systems", "dgx-a100,dgx-a100:8", "--nodes", "1,2", "--format", "json"});
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_EQ(Json::parse(made.out, "plan").at("priced").as_int(), 2);
 }
