@@ -152,9 +152,22 @@ void set_axis(Gnuplot& plot, const std::string& name, const Axis& axis, const st
   plot.set(name + "_limit", limit ? *limit / axis.unit : -1);
 }
 
+/// Those that are listed and numbered: the front, and of the others the best.
+std::vector<Spot> listed(const std::vector<Spot>& spots, const std::vector<std::size_t>& front) {
+  std::vector<std::size_t> order = front;
+  for (std::size_t i = 0; i < spots.size(); ++i) {
+    if (std::find(front.begin(), front.end(), i) == front.end()) order.push_back(i);
+  }
+  order.resize(std::min(order.size(), kMostListed));
+  std::sort(order.begin(), order.end());
+  std::vector<Spot> out;
+  for (const std::size_t i : order) out.push_back(spots.at(i));
+  return out;
+}
+
 /// The list next to the picture, with the mark of each.
 void set_list(Gnuplot& plot, const std::vector<Spot>& spots) {
-  const std::size_t rows = std::min(kMostListed, spots.size());
+  const std::size_t rows = spots.size();
   double points = kListPoints;
   for (std::size_t i = 0; i < rows; ++i) {
     const Spot& s = spots[i];
@@ -187,10 +200,12 @@ void set_points(Gnuplot& plot, const std::vector<Spot>& spots, const std::vector
     numbers.bars.push_back(
         {px - 1, px + 1, y.pixel(s.y.low, 0, numbers.height), y.pixel(s.y.high, 0, numbers.height)});
   }
-  for (std::size_t i = 0; i < std::min(kMostListed, spots.size()); ++i) {
-    const auto [px, py] = pixels(spots[i]);
-    numbers.put(spots[i], px, py);
+  for (const Spot& s : listed(spots, front)) {
+    const auto [px, py] = pixels(s);
+    numbers.put(s, px, py);
   }
+  std::stable_sort(points.begin(), points.end(),  // the front over the others
+                   [](const auto& a, const auto& b) { return a[6] == kOtherColour && b[6] != kOtherColour; });
   std::vector<Spot> joined;
   for (const std::size_t i : front) joined.push_back(spots.at(i));
   std::stable_sort(joined.begin(), joined.end(),
@@ -270,7 +285,7 @@ std::vector<std::string> draw_front(const Json& document, const Front& front, st
     plot.set(name, std::any_of(spots.begin(), spots.end(), [m = mark](const Spot& s) { return s.mark == m; })
                        ? 1
                        : 0);
-  set_list(plot, spots);
+  set_list(plot, listed(spots, index));
   set_points(plot, spots, index, x, y);
   return plot.draw(fmt::format("{}-{}", base, front.file));
 }
