@@ -81,7 +81,8 @@ std::vector<Option> failure_flags() {
 std::optional<Failures> read_failures(const Values& arguments) {
   if (!arguments.has("mtbf") && !arguments.has("node-mtbf")) {
     for (const Option& flag : failure_flags()) {
-      if (arguments.has(flag.name)) refuse_option(flag.name, "needs --mtbf, for example --mtbf 50000h");
+      if (arguments.has(flag.name))
+        refuse_option(flag.name, "needs --mtbf or --node-mtbf, for example --mtbf 50000h");
     }
     return std::nullopt;
   }

@@ -48,18 +48,22 @@ void add_ownership(const Offer& offer, double price, int64_t nodes, const Estima
                                           : "the price is of cards: that of their hosts is a rough figure");
   if (nodes > 1 && o.network.value == 0)
     out.notes.push_back("switches and cables between nodes are not in the price");
+  if (!o.unsourced.empty()) out.notes.push_back(o.unsourced);
   if (o.hosting.value == 0) out.notes.push_back("space, cooling plant and staff are not in the price");
 }
 
-void replace_field(const Json& document, std::string_view key, double least, double most, Estimate& field) {
+/// Returns whether the field is given with its source and date, or not at all.
+bool replace_field(const Json& document, std::string_view key, double least, double most, Estimate& field) {
   const Json* given = document.find(key);
-  if (given == nullptr) return;
+  if (given == nullptr) return true;
   if (!given->is_object()) {
     field = read_estimate(*given, least, most);
-    return;
+    return false;
   }
   given->only({"value", "date", "source", "note"});
   field = read_estimate(given->at("value"), least, most);
+  if (const Json* date = given->find("date")) Date::parse(date->as_text(), date->place());
+  return given->find("date") != nullptr && !given->text("source", "").empty();
 }
 
 }  // namespace
@@ -68,16 +72,26 @@ Ownership Ownership::from_json(const Json& document, const Ownership& base) {
   document.only({"summary", "years", "residual", "busy", "power_price", "pue", "hosting", "network",
                  "maintenance", "spares", "host"});
   Ownership out = base;
-  replace_field(document, "years", 0.1, 100, out.years);
-  replace_field(document, "residual", 0, 1, out.residual);
-  replace_field(document, "busy", 0.001, 1, out.busy);
-  replace_field(document, "power_price", 0, 100, out.power_price);
-  replace_field(document, "pue", 1, 10, out.pue);
-  replace_field(document, "hosting", 0, 1e6, out.hosting);
-  replace_field(document, "network", 0, 100, out.network);
-  replace_field(document, "maintenance", 0, 10, out.maintenance);
-  replace_field(document, "spares", 0, 10, out.spares);
-  replace_field(document, "host", 0, 1e9, out.host);
+  struct Field {
+    const char* key;
+    double least, most;
+    Estimate& value;
+  };
+  std::string unsourced;
+  for (const Field& f : {Field{"years", 0.1, 100, out.years},
+                         {"residual", 0, 1, out.residual},
+                         {"busy", 0.001, 1, out.busy},
+                         {"power_price", 0, 100, out.power_price},
+                         {"pue", 1, 10, out.pue},
+                         {"hosting", 0, 1e6, out.hosting},
+                         {"network", 0, 100, out.network},
+                         {"maintenance", 0, 10, out.maintenance},
+                         {"spares", 0, 10, out.spares},
+                         {"host", 0, 1e9, out.host}}) {
+    if (!replace_field(document, f.key, f.least, f.most, f.value))
+      unsourced += (unsourced.empty() ? "" : ", ") + std::string(f.key);
+  }
+  if (!unsourced.empty()) out.unsourced = "what owning costs has no source and date for its " + unsourced;
   return out;
 }
 
@@ -93,7 +107,11 @@ Cost cost_of(const Offer& offer, int64_t nodes, int64_t devices, const Estimate&
   TANDEM_CHECK(nodes >= 1 && devices >= nodes);
   Cost out;
   const Estimate hours = seconds * (1.0 / 3600);
-  const double price = offer.usd * units_paid(offer, nodes, devices);
+  const double units = units_paid(offer, nodes, devices), price = offer.usd * units;
+  const auto paid = static_cast<int64_t>(units) * offer.devices;
+  if (paid > devices)
+    out.notes.push_back(
+        fmt::format("{} devices are paid for, as {} sells them, and {} used", paid, offer.seller, devices));
   if (offer.kind == OfferKind::buy)
     add_ownership(offer, price, nodes, hours, joules, ownership, out);
   else

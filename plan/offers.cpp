@@ -30,6 +30,15 @@ const Json& own_or_common(const Json& entry, const Common& common, std::string_v
   return entry.at(key);
 }
 
+/// A text that is printed: without what controls a terminal.
+std::string read_words(const Json& json) {
+  const std::string& text = json.as_text();
+  if (std::any_of(text.begin(), text.end(),
+                  [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
+    json.fail(fmt::format("\"{}\" has control characters: write one line of plain text", printable(text)));
+  return text;
+}
+
 Date read_date(const Json& json, const Date& today) {
   const Date date = Date::parse(json.as_text(), json.place());
   if (days_between(date, today) < 0)
@@ -80,8 +89,8 @@ void read_price(const Json& entry, const Common& common, Offer& out) {
     other->fail(fmt::format("does not belong to an offer of kind \"{}\": give \"{}\"", to_text(out.kind),
                             buy ? "capital" : "per_hour"));
   const Json& price = entry.at(buy ? "capital" : "per_hour");
-  const double amount = price.as_real(0, 1e10);
-  if (!(amount > 0)) price.fail("a price must be above 0");
+  if (!(price.as_real() > 0)) price.fail("a price must be above 0");
+  const double amount = price.as_real(1e-6, 1e10);
   std::string currency = "USD";
   Place place = price.place();
   if (const Json* given = entry.find("currency")) currency = given->as_text(), place = given->place();
@@ -104,6 +113,24 @@ void only_of(const Json& entry, bool has, std::string_view key, std::string_view
   if (field != nullptr && !has) field->fail(fmt::format("belongs to offers of kind \"{}\" alone", kind));
 }
 
+/// How many devices are sold together and stand in a node.
+void read_amounts(const Json& entry, Offer& out) {
+  out.devices = entry.integer("devices", out.device.empty() ? 0 : 1, 1, 1'000'000);
+  out.multiple = entry.integer("multiple", 1, 1, 1'000'000);
+  out.most_nodes = entry.integer("most_nodes", 0, 1, 10'000'000);
+  out.most_devices = entry.integer("most_devices", 0, 1, 1'000'000);
+  if (out.devices == 0 && out.multiple > 1)
+    entry.at("multiple").fail("the price is of a whole node: say of how many devices with \"devices\"");
+  if (out.multiple > 1 && out.multiple % out.devices != 0 && out.devices % out.multiple != 0)
+    entry.at("multiple")
+        .fail(fmt::format("a price of {} devices is not one of multiples of {}: one must divide the other",
+                          out.devices, out.multiple));
+  if (const int64_t least = std::max(out.devices, out.multiple);
+      out.most_devices > 0 && out.most_devices < least)
+    entry.at("most_devices")
+        .fail(fmt::format("a node has {} at most, but {} are sold together", out.most_devices, least));
+}
+
 Offer read_offer(const std::string& name, const Json& entry, const Common& common) {
   entry.only({"seller", "system", "device", "kind", "currency", "per_hour", "capital", "devices", "multiple",
               "most_nodes", "most_devices", "interruptions_per_hour", "committed_months", "years", "residual",
@@ -111,7 +138,7 @@ Offer read_offer(const std::string& name, const Json& entry, const Common& commo
   Offer out;
   out.name = name;
   out.place = entry.place();
-  out.seller = own_or_common(entry, common, "seller").as_text();
+  out.seller = read_words(own_or_common(entry, common, "seller"));
   out.kind = read_kind(entry.at("kind"));
   const Json *system = entry.find("system"), *device = entry.find("device");
   if ((system == nullptr) == (device == nullptr))
@@ -119,10 +146,7 @@ Offer read_offer(const std::string& name, const Json& entry, const Common& commo
   if (system != nullptr) out.system = read_product(*system, "topologies/systems", "system");
   if (device != nullptr) out.device = read_product(*device, "topologies/devices", "device");
   read_price(entry, common, out);
-  out.devices = entry.integer("devices", device != nullptr ? 1 : 0, 1, 1'000'000);
-  out.multiple = entry.integer("multiple", 1, 1, 1'000'000);
-  out.most_nodes = entry.integer("most_nodes", 0, 1, 10'000'000);
-  out.most_devices = entry.integer("most_devices", 0, 1, 1'000'000);
+  read_amounts(entry, out);
   only_of(entry, out.kind == OfferKind::spot, "interruptions_per_hour", "spot");
   only_of(entry, out.kind == OfferKind::reserved, "committed_months", "reserved");
   only_of(entry, out.kind == OfferKind::buy, "years", "buy");
@@ -132,8 +156,8 @@ Offer read_offer(const std::string& name, const Json& entry, const Common& commo
   if (const Json* years = entry.find("years")) out.years = read_estimate(*years, 0.1, 100);
   if (const Json* residual = entry.find("residual")) out.residual = read_estimate(*residual, 0, 1);
   out.date = read_date(own_or_common(entry, common, "date"), common.today);
-  out.source = own_or_common(entry, common, "source").as_text();
-  out.note = entry.text("note", "");
+  out.source = read_words(own_or_common(entry, common, "source"));
+  if (const Json* note = entry.find("note")) out.note = read_words(*note);
   return out;
 }
 
@@ -159,7 +183,7 @@ std::vector<Offer> offers_from_json(const Json& document, const Date& today) {
   if (const Json* exchange = document.find("exchange")) read_exchange(*exchange, common);
   std::vector<Offer> out;
   for (const auto& [name, entry] : document.at("offers").members())
-    out.push_back(read_offer(name, entry, common));
+    out.push_back(read_offer(printable(name), entry, common));
   return out;
 }
 

@@ -55,6 +55,7 @@ struct Ownership {
   Estimate maintenance = 0;  ///< a year, as a share of the machines' price
   Estimate spares = 0;       ///< machines kept for failures, as a share of those that train
   Estimate host = 0;         ///< USD for a node that takes bought cards
+  std::string unsourced;     ///< remark on fields that were given without source and date; "" if none
   /// Of plan/ownership.json.
   static Ownership load();
   /// Of a document like that: its fields replace those of `base`. Throws InputError.

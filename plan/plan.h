@@ -73,17 +73,19 @@ struct PlanCandidate {
   std::string system;
   int64_t nodes = 1, devices = 1;
   Way way;
-  std::shared_ptr<const Question> question;  ///< asks predict() for `report`
-  schemes::Report report;                    ///< answers::Depth::report
+  std::shared_ptr<const Question> question;  ///< predict() of it gives the rate of `report` and the finish
+  /// answers::Depth::report. Its goodput is that of a rented node on demand.
+  schemes::Report report;
   std::optional<Offer> offer;
   int64_t spares = 0;  ///< nodes of a purchase that wait for another to fail
   Estimate finish;     ///< seconds, with what failures cost
   std::optional<Cost> cost;
-  Estimate watts, joules;             ///< at the wall of the machines
-  std::optional<Estimate> carbon;     ///< kg of CO2 equivalent
-  std::optional<FaultRates> faults;   ///< published ones that count; unset: the training's own, or none
-  double useful = 1;                  ///< share of the time that failures leave
-  double in_time = 1, in_budget = 1;  ///< probabilities; 1 where no limit is set
+  Estimate watts, joules;            ///< at the wall of the machines
+  std::optional<Estimate> carbon;    ///< kg of CO2 equivalent
+  std::optional<FaultRates> faults;  ///< published ones that count; unset: the training's own, or none
+  std::optional<answers::Failures> failures;  ///< what these mean under the offer, as `question` has them
+  double useful = 1;                          ///< share of the time that failures leave
+  double in_time = 1, in_budget = 1;          ///< probabilities; 1 where no limit is set
   bool in_power = true;
   std::vector<std::string> notes;
   bool bought() const { return offer && offer->kind == OfferKind::buy; }

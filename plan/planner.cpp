@@ -68,10 +68,11 @@ class Planner {
   /// its numbers of nodes.
   void find() {
     std::vector<std::string> systems;
-    for (const std::string& system : q_.systems) {
-      if (std::find(systems.begin(), systems.end(), system) != systems.end()) continue;
-      question(system, 0);  // what is wrong with all numbers of nodes
-      systems.push_back(system);
+    for (std::string system : q_.systems) {
+      const Question asked = question(system, 0);  // what is wrong with all numbers of nodes
+      const auto [name, devices] = devices_of(system);
+      if (devices == static_cast<int64_t>(asked.system.accelerators().size())) system = name;
+      if (std::find(systems.begin(), systems.end(), system) == systems.end()) systems.push_back(system);
     }
     std::vector<std::vector<Machine>> found(systems.size());
     say(fmt::format("pricing {} system{} with {} number{} of nodes ...", systems.size(),
@@ -157,13 +158,13 @@ class Planner {
     const answers::Ways ways = answers::find_ways(*m.question, space, search, bounds);
     m.ways = ways.count;
     m.way = ways.ranked.at(0);
-    *m.question = m.question->with({{"scheme", m.way.candidate.scheme},
-                                    {"devices", std::to_string(m.way.candidate.devices)},
-                                    {"batch", std::to_string(m.way.candidate.batch)},
-                                    {"precision", std::string(name(m.way.candidate.precision))},
-                                    {"recompute", m.way.saver.recompute.text()},
-                                    {"offload", m.way.saver.offload.text()}},
-                                   q_.hooks);
+    *m.question = m.question->with(
+        {{"scheme", m.way.candidate.scheme},
+         {"devices", std::to_string(m.way.candidate.devices)},
+         {"batch", std::to_string(m.way.candidate.batch)},
+         {"precision", std::string(name(m.way.candidate.precision))},
+         {"recompute", m.way.saver.recompute == schemes::Recompute{} ? "" : m.way.saver.recompute.text()}},
+        q_.hooks);
     m.idle_watts = idle_power(m.question->system, m.nodes).wall().low;
     m.question->timeline = false;
     m.question->programs = std::make_shared<schemes::Programs>();  // those of the search are done with
@@ -302,8 +303,8 @@ class Planner {
         const double read = answers::checkpoint_seconds(*m.question, devices);
         m.faults = fault_rates(m.question->system);
         const Failures f = failures(*m.faults, Luck::expected, 0, read, true);
-        *m.question = m.question->with({{"node-mtbf", fmt::format("{:.6g}s", f.node_mtbf)},
-                                        {"restart-time", fmt::format("{:.6g}s", f.restart.value_or(read))}},
+        *m.question = m.question->with({{"node-mtbf", hours(f.node_mtbf)},
+                                        {"restart-time", fmt::format("{:.4g}s", f.restart.value_or(read))}},
                                        q_.hooks);
         m.question->timeline = false;
       } catch (const InputError& e) {
@@ -329,10 +330,14 @@ class Planner {
     if (c.offer &&
         std::any_of(sets.begin(), sets.end(), [](const auto& set) { return set.first != "nodes"; }))
       c.notes.push_back("the price is of the machine as it is sold, without the changes that were set");
+    const auto held = static_cast<int64_t>(m.question->system.accelerators().size()) * m.nodes;
+    if (c.offer && c.offer->devices == 0 && (c.devices < held || m.question->given.has("place")))
+      c.notes.push_back(fmt::format("whole nodes are paid for, and {} of their devices used", c.devices));
     if (!answers::learns_as_one(m.question->scheme))
       c.notes.push_back(fmt::format("{} makes stale or averaged updates: the same samples may train less",
                                     c.way.candidate.scheme));
     set_finish(m, c);
+    if (c.failures) c.question = asked(c);
     if (q_.market.grid) c.carbon = carbon(*q_.market.grid, c.joules, q_.market.ownership.pue);
     if (c.cost) c.notes.insert(c.notes.end(), c.cost->notes.begin(), c.cost->notes.end());
     judge(q_.limits, c);
@@ -371,24 +376,44 @@ class Planner {
     }
   }
 
-  /// Adds what failures cost to the finish.
-  static void delay(PlanCandidate& c) {
-    const schemes::Goodput& g = *c.report.goodput;
+  /// Adds what failures cost to the finish, with checkpoints as often as loses least, and says them in the
+  /// question.
+  void delay(PlanCandidate& c) const {
+    const FaultRates& rates = *c.faults;
+    schemes::Goodput g = *c.report.goodput;
+    const double before = g.share, read = std::max(0.0, g.restart - rates.restart.value);
     std::optional<SpotRates> spot;
     if (c.offer && c.offer->kind == OfferKind::spot) {
       spot = spot_rates();
       if (c.offer->interruptions) spot->interruptions = *c.offer->interruptions;
     }
-    const FaultRates& rates = *c.faults;
-    const double read = std::max(0.0, g.restart - rates.restart.value);
-    const auto share = [&](Luck luck) {
+    const auto of = [&](Luck luck) {
       Failures f = spot ? failures(rates, luck, *spot, read) : failures(rates, luck, 0, read, !c.bought());
       f.spares = c.spares;
-      return std::max(kNever, useful_share(g, c.nodes, f));
+      return f;
     };
+    const Failures expected = of(Luck::expected);
+    const double step =
+        static_cast<double>(c.report.setup.samples_per_iteration) / c.report.rate.samples_per_second;
+    const double mtbf = expected.node_mtbf / static_cast<double>(c.nodes);
+    g.interval = step * std::max(1.0, std::round(answers::optimal_interval(g.checkpoint, mtbf) / step));
+    const auto share = [&](Luck luck) { return std::max(kNever, useful_share(g, c.nodes, of(luck))); };
     const Estimate useful{share(Luck::worst), share(Luck::expected), share(Luck::best)};
     c.useful = useful.value;
-    c.finish = c.finish * g.share / useful;
+    c.finish = c.finish * before / useful;
+    c.failures = expected;
+  }
+
+  static std::string hours(double seconds) { return fmt::format("{:.6g}h", seconds / 3600); }
+
+  /// The candidate's question with the failures that count for its offer.
+  std::shared_ptr<const Question> asked(const PlanCandidate& c) const {
+    const Failures& f = *c.failures;
+    return std::make_shared<const Question>(
+        c.question->with({{"node-mtbf", hours(f.node_mtbf)},
+                          {"repair-time", f.repair > 0 ? hours(f.repair) : ""},
+                          {"spares", f.spares > 0 ? std::to_string(f.spares) : ""}},
+                         q_.hooks));
   }
 
   void price(PlanCandidate& c) const {

@@ -2,9 +2,9 @@
 # How many times faster one side of a comparison is, a row for each model and device count: the ratio with its
 # interval, and what changing only the devices, or only the links and the host, gives.
 # $rows   place (1 on top), ratio, low, high, only devices or NaN, only links and host or NaN, name, ratio in words
-# count (rows)     low, high (of the ratios)     log_axes     parts (1: some row has them)
+# count (rows)     low, high (of the ratios)     log_axes     axis (title)     parts (1: some row has them)
 # name_points (size of the names)     name_room (share of the picture that they take)
-set xlabel 'ratio of samples per second'
+set xlabel axis
 unset ylabel
 set lmargin at screen name_room
 set tmargin at screen 0.83

@@ -214,25 +214,6 @@ std::vector<std::string> reasons(const Choice& choice, const AdviceContext& cont
   return out;
 }
 
-std::string shell_line(const std::vector<std::string>& words) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_=:,./@%+").find(c) != std::string_view::npos;
-  };
-  std::string out;
-  for (const std::string& word : words) {
-    out += out.empty() ? "" : " ";
-    if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) {
-      out += word;
-      continue;
-    }
-    out += '\'';
-    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    out += '\'';
-  }
-  return out;
-}
-
 std::string advice_text(const Advice& advice, const AdviceContext& context, int columns) {
   std::string prose =
       "\nWhy the first: " + fmt::format("{}", fmt::join(reasons(advice.ranked[0], context), "; ")) + ".\n";
@@ -257,9 +238,9 @@ std::string advice_text(const Advice& advice, const AdviceContext& context, int 
                                        : "the search ended there, and others may be faster than the second");
   std::string out = wrapped(context.heading, columns) + "\n\n" + choices_table(advice).text(true, columns) +
                     wrapped(prose, columns) + "\nPredict it:\n  " + shell_line(context.predict) + "\n";
-  if (!context.run.empty()) {
-    out += "Run it:\n  " + shell_line(context.run) + "\n";
-    for (const std::string& note : context.run_notes) out += wrapped("  (" + note + ")\n", columns);
+  if (!context.run.words.empty()) {
+    out += "Run it:\n  " + shell_line(context.run.words) + "\n";
+    for (const std::string& note : context.run.notes) out += wrapped("  (" + note + ")\n", columns);
   }
   return out;
 }
@@ -380,8 +361,8 @@ std::string advice_json(const Advice& advice, const AdviceContext& context) {
                            {"batch_per_device", advice.larger->batch},
                            {"samples_per_second", advice.larger->rate}};
   out["predict"] = words_json(context.predict);
-  out["run"] = words_json(context.run);
-  out["run_notes"] = context.run_notes;
+  out["run"] = words_json(context.run.words);
+  out["run_notes"] = context.run.notes;
   return out.dump(2);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "answers/advise.h"
+#include "app/analysis/run_command.h"
 
 namespace tandem::app {
 
@@ -12,17 +13,13 @@ namespace tandem::app {
 struct AdviceContext {
   const System* system = nullptr;
   const Space* space = nullptr;
-  std::string heading;                 ///< "vgg16 on dgx1-v100 · 256 samples in a step · momentum"
-  std::vector<std::string> predict;    ///< for the first choice, word by word: "tandem", "predict", ...
-  std::vector<std::string> run;        ///< empty: more workers than a run can have
-  std::vector<std::string> run_notes;  ///< differences of the run from the prediction
+  std::string heading;               ///< "vgg16 on dgx1-v100 · 256 samples in a step · momentum"
+  std::vector<std::string> predict;  ///< for the first choice, word by word: "tandem", "predict", ...
+  RunCommand run;
 };
 
 /// "pipeline 4 with 16 micro-batches: its bubble is 12 % of a step".
 std::vector<std::string> reasons(const Choice& choice, const AdviceContext& context);
-
-/// Quoted for a POSIX shell.
-std::string shell_line(const std::vector<std::string>& words);
 
 /// Table, reasons, results of the other schemes, and the two commands. Lines are at most `columns` wide (0:
 /// no limit), except the commands.

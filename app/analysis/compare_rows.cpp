@@ -159,7 +159,7 @@ std::string compare_csv(const std::vector<ReportPair>& pairs) {
 }
 
 std::string compare_json(const std::vector<ReportPair>& pairs, const Names& names,
-                         const std::vector<BoardAnswer>& boards) {
+                         const std::vector<BoardAnswer>& boards, const std::vector<OfSeveral>& unpaired) {
   JsonWriter out = {
       {"schema", "tandem-compare-1"}, {"a", names.a}, {"b", names.b}, {"rows", JsonWriter::array()}};
   for (const ReportPair& pair : pairs) {
@@ -192,6 +192,11 @@ std::string compare_json(const std::vector<ReportPair>& pairs, const Names& name
     row["ops"] = pairs_json(ops.ops);
     out["rows"].push_back(std::move(row));
   }
+  for (const OfSeveral& one : unpaired) {
+    JsonWriter json = side_json(one.report);
+    json["side"] = std::string(1, one.side);
+    out["unpaired"].push_back(std::move(json));
+  }
   return out.dump(2);
 }
 
@@ -205,7 +210,14 @@ std::optional<double> over_base(const OfSeveral& row) {
 
 }  // namespace
 
-Table several_table(const std::vector<OfSeveral>& rows, const std::vector<std::string>& names) {
+std::optional<double> over_base_by_device(const OfSeveral& row) {
+  const auto ratio = over_base(row);
+  if (!ratio) return std::nullopt;
+  return *ratio * static_cast<double>(row.base->setup.devices) /
+         static_cast<double>(row.report.setup.devices);
+}
+
+Table several_table(const std::vector<OfSeveral>& rows) {
   const auto any = [&](auto test) {
     return std::any_of(rows.begin(), rows.end(), [&](const OfSeveral& r) { return test(r.report); });
   };
@@ -216,9 +228,8 @@ Table several_table(const std::vector<OfSeveral>& rows, const std::vector<std::s
   if (models) columns.push_back({"model"});
   columns.insert(columns.end(), {{"devices", true}, {"samples/s", true}});
   if (tokens) columns.push_back({"tokens/s", true});
-  columns.insert(
-      columns.end(),
-      {{"90 % interval", true}, {"over A", true}, {"memory/device", true}, {"machine"}, {"bound by"}});
+  columns.insert(columns.end(),
+                 {{"90 % interval", true}, {"over A", true}, {"memory/device", true}, {"bound by"}});
   Table table(columns);
   for (const OfSeveral& row : rows) {
     const Report& r = row.report;
@@ -231,8 +242,7 @@ Table several_table(const std::vector<OfSeveral>& rows, const std::vector<std::s
     put(fmt::format("{} .. {}", grouped(r.rate.interval.low), grouped(r.rate.interval.high)));
     const auto ratio = over_base(row);
     put(ratio ? fmt::format("{:.3f}", *ratio) : "-");
-    cells.insert(cells.end(),
-                 {memory_text(r.memory), names[static_cast<std::size_t>(row.side - 'A')], bound_by(r)});
+    cells.insert(cells.end(), {memory_text(r.memory), bound_by(r)});
     table.add(std::move(cells));
   }
   return table;
@@ -245,6 +255,8 @@ std::string several_json(const std::vector<OfSeveral>& rows, const std::vector<s
     json["side"] = std::string(1, row.side);
     json["over_a"] = over_base(row);
     if (const auto ratio = over_base(row)) {
+      json["over_a_devices"] = row.base->setup.devices;
+      json["over_a_by_device"] = over_base_by_device(row);
       const Report::Interval interval = ratio_interval(*row.base, row.report);
       json["over_a_interval"] = {{"low", JsonWriter::finite_or_null(interval.low)},
                                  {"high", JsonWriter::finite_or_null(interval.high)},

@@ -30,9 +30,6 @@ void same_base(ReportPair& pair);
 
 /// `pairs`: at least one. A "tandem-compare-1" document; `boards`: empty, or one per pair.
 std::string compare_csv(const std::vector<ReportPair>& pairs);
-std::string compare_json(const std::vector<ReportPair>& pairs, const Names& names,
-                         const std::vector<BoardAnswer>& boards);
-
 /// Reports of sides A, B, C ..., each with the report that it is relative to, or none.
 struct OfSeveral {
   char side = 'A';
@@ -40,9 +37,16 @@ struct OfSeveral {
   const Report* base = nullptr;
 };
 
-/// One row each; the model if they differ. `names`: what distinguishes the sides.
-Table several_table(const std::vector<OfSeveral>& rows, const std::vector<std::string>& names);
-/// A "tandem-compare-several-1" document.
+/// `unpaired`: reports of A and B without a counterpart.
+std::string compare_json(const std::vector<ReportPair>& pairs, const Names& names,
+                         const std::vector<BoardAnswer>& boards, const std::vector<OfSeveral>& unpaired);
+
+/// Samples/s of a device relative to a device of the base; nothing where one does not hold the model.
+std::optional<double> over_base_by_device(const OfSeveral& row);
+
+/// One row each; the model if they differ.
+Table several_table(const std::vector<OfSeveral>& rows);
+/// A "tandem-compare-several-1" document. `names`: what distinguishes the sides.
 std::string several_json(const std::vector<OfSeveral>& rows, const std::vector<std::string>& names);
 
 }  // namespace tandem::app

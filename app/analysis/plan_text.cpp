@@ -7,7 +7,8 @@
 #include <cmath>
 #include <set>
 
-#include "app/analysis/advice_text.h"
+#include "app/analysis/plan_words.h"
+#include "app/analysis/run_command.h"
 #include "app/console/terminal.h"
 #include "base/text.h"
 
@@ -20,29 +21,6 @@ using plan::Estimate;
 using plan::Plan;
 using plan::PlanCandidate;
 using plan::PlanQuestion;
-
-/// "8,030 USD", "1.25 MUSD".
-std::string money_text(double usd) {
-  if (usd >= 999'500) return fmt::format("{:.3g} MUSD", usd / 1e6);
-  return grouped(usd >= 100 ? std::round(usd) : usd) + " USD";
-}
-
-std::string energy_text(double joules) {
-  const double kwh = joules / 3.6e6;
-  if (kwh >= 1e6) return fmt::format("{:.3g} GWh", kwh / 1e6);
-  return kwh >= 1000 ? fmt::format("{:.3g} MWh", kwh / 1e3) : fmt::format("{:.3g} kWh", kwh);
-}
-
-std::string watts_text(double watts) {
-  if (watts >= 1e6) return fmt::format("{:.3g} MW", watts / 1e6);
-  return watts >= 1000 ? fmt::format("{:.3g} kW", watts / 1e3) : fmt::format("{:.3g} W", watts);
-}
-
-std::string chance_text(double p) {
-  const double percent = 100 * p;
-  if (percent > 99) return "over 99 %";
-  return percent < 1 ? "under 1 %" : fmt::format("{:.0f} %", percent);
-}
 
 std::string range_text(const Estimate& x, std::string (*text)(double)) {
   return fmt::format("{} to {}", text(x.low), text(x.high));
@@ -76,27 +54,23 @@ std::string command(const PlanCandidate& c) {
   return shell_line(words);
 }
 
-std::string target_text(const PlanCandidate& c) {
-  const schemes::TrainingProgress& p = *c.report.progress;
-  using Target = schemes::TrainingProgress::Target;
-  const std::string value =
-      p.value >= 1000 && p.value < 1e9 ? grouped(p.value) : fmt::format("{:.6g}", p.value);
-  switch (p.target) {
-    case Target::loss:
-      return fmt::format("to a loss of {:.4g}", p.value);
-    case Target::epochs:
-      return value + " epochs";
-    case Target::tokens:
-      return value + " tokens";
-    case Target::samples:
-      return value + " samples";
-  }
-  return value;
+/// The command that trains on the candidate, or null.
+JsonWriter run_line(const PlanCandidate& c) {
+  const RunCommand run = run_there(*c.question, c.way.candidate, c.way.saver);
+  return run.words.empty() ? JsonWriter{} : JsonWriter(shell_line(run.words));
+}
+
+/// The commands of the first.
+std::string commands_text(const PlanCandidate& c, int columns) {
+  const RunCommand run = run_there(*c.question, c.way.candidate, c.way.saver);
+  return "\nPredict the first:\n  " + command(c) + "\n" +
+         (run.words.empty() ? wrapped(fmt::format("It has no tandem run: {}.", run.why_not), columns) + "\n"
+                            : "Run it there:\n  " + shell_line(run.words) + "\n");
 }
 
 std::string limits_text(const plan::Limits& limits) {
   std::vector<std::string> parts;
-  if (limits.deadline) parts.push_back(fmt::format("within {}", seconds_text(*limits.deadline)));
+  if (limits.deadline) parts.push_back(fmt::format("within {}", time_text(*limits.deadline)));
   if (limits.budget) parts.push_back(fmt::format("for {}", money_text(*limits.budget)));
   if (limits.power) parts.push_back(fmt::format("with {}", watts_text(*limits.power)));
   std::string out;
@@ -109,7 +83,8 @@ std::string heading(const PlanQuestion& q, const Plan& plan) {
   const PlanCandidate& first = plan.ranked[0];
   const std::string limits = limits_text(q.limits);
   return fmt::format("{} · {} · {} in a step · {}{} · {} first\n", first.question->graph.name(),
-                     target_text(first), count_text(q.samples, "sample"), first.question->optimizer->name,
+                     target_text(schemes::name(first.report.progress->target), first.report.progress->value),
+                     count_text(q.samples, "sample"), first.question->optimizer->name,
                      limits.empty() ? "" : " · " + limits, to_text(q.aim));
 }
 
@@ -187,9 +162,9 @@ std::string assumed_text(const PlanQuestion& q, const Plan& plan) {
     if (!c.faults) continue;
     const plan::FaultRates& rates = *c.faults;
     if (!kinds.insert(rates.kind).second) continue;
-    out += fmt::format("- failures of {}, {} between those of a node of {} devices: {}\n", rates.kind,
-                       seconds_text(rates.node_mtbf.value), c.question->system.accelerators().size(),
-                       rates.source);
+    out +=
+        fmt::format("- failures of {}, {} between those of a node of {} devices: {}\n", rates.kind,
+                    time_text(rates.node_mtbf.value), c.question->system.accelerators().size(), rates.source);
   }
   for (const PlanCandidate& c : plan.ranked) {
     for (const std::string& note : c.notes) add_once(out, fmt::format("- {}\n", note));
@@ -248,6 +223,7 @@ JsonWriter candidate_json(const PlanQuestion& q, const PlanCandidate& c) {
                     {"offload", c.way.saver.offload.text()},
                     {"question", c.question->to_json()},
                     {"predict", command(c)},
+                    {"run", run_line(c)},
                     {"samples_per_second", c.report.rate.samples_per_second},
                     {"finish_seconds", estimate_json(c.finish)},
                     {"cost", cost_json(c)},
@@ -276,7 +252,8 @@ Table plan_table(const PlanQuestion& q, const Plan& plan, bool whole) {
     columns = {{"rank"},        {"system"},       {"nodes"},       {"devices"},   {"scheme"},
                {"batch"},       {"precision"},    {"recompute"},   {"samples/s"}, {"seconds"},
                {"seconds low"}, {"seconds high"}, {"USD"},         {"USD low"},   {"USD high"},
-               {"joules"},      {"watts"},        {"P(deadline)"}, {"P(budget)"}, {"offer"}};
+               {"joules"},      {"watts"},        {"P(deadline)"}, {"P(budget)"}, {"offer"},
+               {"kind"},        {"spare nodes"},  {"in power"},    {"meets"}};
   Table table(columns);
   const auto plain = [](double x) { return fmt::format("{:.6g}", x); };
   int number = 0;
@@ -308,13 +285,17 @@ Table plan_table(const PlanQuestion& q, const Plan& plan, bool whole) {
                  plain(c.watts.value),
                  plain(c.in_time),
                  plain(c.in_budget),
-                 c.offer ? c.offer->name : ""});
+                 c.offer ? c.offer->name : "",
+                 c.offer ? std::string(to_text(c.offer->kind)) : "",
+                 std::to_string(c.spares),
+                 c.in_power ? "true" : "false",
+                 c.meets() ? "true" : "false"});
       continue;
     }
     std::vector<std::string> row = {std::to_string(++number),
                                     machine_text(c),
-                                    seconds_text(c.finish.value),
-                                    range_text(c.finish, seconds_text),
+                                    time_text(c.finish.value),
+                                    range_text(c.finish, time_text),
                                     c.cost ? money_text(usd.value) : "-",
                                     energy_text(c.joules.value),
                                     offer};
@@ -342,7 +323,7 @@ std::string plan_text(const PlanQuestion& q, const Plan& plan, int columns) {
                      plan.interrupted ? " before the interrupt" : "");
   out += assumed_text(q, plan) + left_out_text(plan);
   return wrapped(heading(q, plan), columns) + "\n" + plan_table(q, plan, false).text(true, columns) + "\n" +
-         wrapped(out, columns) + "\nPredict the first:\n  " + command(first) + "\n";
+         wrapped(out, columns) + commands_text(first, columns);
 }
 
 std::string plan_json(const PlanQuestion& q, const Plan& plan) {

@@ -42,11 +42,12 @@ std::vector<std::size_t> Table::widths(bool heads) const {
   return out;
 }
 
-/// The columns before `after`, without spare ones if so.
-Table::Layout Table::all_but(std::size_t after, bool spare, std::size_t gap) const {
+/// The columns before `after` whose texts are at most that wide, without spare ones if so.
+Table::Layout Table::all_but(std::size_t after, bool spare, std::size_t gap, std::size_t widest) const {
   Layout out{{}, gap};
+  const std::vector<std::size_t> wide = widths(false);
   for (std::size_t c = 0; c < after; ++c) {
-    if (!spare || !columns_[c].spare) out.row.push_back(c);
+    if ((!spare || !columns_[c].spare) && (columns_[c].right || wide[c] <= widest)) out.row.push_back(c);
   }
   return out;
 }
@@ -129,11 +130,12 @@ std::string Table::text(bool heads, int columns) const {
     const int room = static_cast<int>(wide.back()) - over(whole);
     if (!columns_.back().right && room >= kLeastRoom) return grid(wide, whole, heads, columns);
   }
-  for (const bool spare : {false, true}) {
+  for (const auto& [spare, widest] :
+       {std::pair{false, kAnyWidth}, {true, kAnyWidth}, {true, std::size_t{kLeastRoom}}}) {
     for (std::size_t shown = all; heads && shown > 1; --shown) {  // without texts at the end
       for (const std::size_t gap : kGaps) {
-        const Layout layout = all_but(shown, spare, gap);
-        if (over(layout) <= 0) return grid(wide, layout, heads, columns);
+        const Layout layout = all_but(shown, spare, gap, widest);
+        if (!layout.row.empty() && over(layout) <= 0) return grid(wide, layout, heads, columns);
       }
       if (columns_[shown - 1].right) break;
     }

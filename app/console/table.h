@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Tables for people and for spreadsheets.
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,7 +45,8 @@ class Table {
     std::vector<std::size_t> row;
     std::size_t gap = 3;
   };
-  Layout all_but(std::size_t after, bool spare, std::size_t gap) const;
+  static constexpr std::size_t kAnyWidth = SIZE_MAX;
+  Layout all_but(std::size_t after, bool spare, std::size_t gap, std::size_t widest = kAnyWidth) const;
   std::string grid(const std::vector<std::size_t>& widths, const Layout& layout, bool heads,
                    int columns) const;
   std::string below(const std::vector<std::string>& row, const Layout& layout, int columns) const;

@@ -45,8 +45,11 @@ void wrap_line(std::string_view line, std::size_t columns, std::string& out) {
   while (width(line) > room) {
     const std::size_t fits = bytes_of(line, room);
     std::size_t end = line.rfind(' ', fits);
-    if (end == std::string_view::npos || end <= bytes_of(line, from))
+    if (end == std::string_view::npos || end <= bytes_of(line, from)) {
       end = std::min(line.find(' ', fits), line.size());
+      const std::size_t comma = line.rfind(',', fits - 1);
+      if (comma != std::string_view::npos && comma > bytes_of(line, from)) end = comma + 1;
+    }
     const std::string_view part = line.substr(0, end);
     out += part.substr(0, part.find_last_not_of(' ') + 1);
     line.remove_prefix(std::min(line.find_first_not_of(' ', end), line.size()));

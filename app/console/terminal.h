@@ -16,7 +16,8 @@ std::size_t width(std::string_view utf8);
 int columns_of(int descriptor);
 
 /// Lines of more than `columns` characters are wrapped at blanks and continue under their first word, or
-/// under the text that two or more blanks part from a short label. Longer words stay whole. 0: unchanged.
+/// under the text that two or more blanks part from a short label. Longer words are broken after a
+/// comma, or stay whole. 0: unchanged.
 std::string wrapped(std::string_view text, int columns);
 
 /// `text` after `label`, wrapped to `columns` in all, continuing under itself.

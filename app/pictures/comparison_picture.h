@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How many times faster one side of a comparison is, from a document "tandem-compare-1".
+// How many times faster one side of a comparison is, from a document "tandem-compare-1", or each of several
+// than the first, from "tandem-compare-several-1".
 #include <string>
 #include <vector>
 
@@ -8,7 +9,7 @@
 
 namespace tandem::app {
 
-/// True for a document whose schema is "tandem-compare-1".
+/// True for a document of one of these schemas.
 bool is_comparison(const Json& document);
 
 /// <base>.png and <base>.svg: a row for each model and device count that both sides hold, with the ratio of

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "app/console/child.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -13,6 +15,18 @@ std::string picture_kind(std::string_view path) {
   if (path.ends_with(".png")) return "png";
   if (path.ends_with(".svg")) return "svg";
   return "";
+}
+
+std::string picture_base(const std::string& path, std::string_view file) {
+  std::filesystem::path named = path;
+  std::error_code error;
+  if (std::filesystem::is_directory(named, error)) return (named / file).string();
+  if (!picture_kind(path).empty()) named.replace_extension();
+  const std::filesystem::path folder = named.parent_path();
+  if (path.empty() || named.filename().empty() ||
+      !(folder.empty() || std::filesystem::is_directory(folder, error)))
+    throw InputError(fmt::format("{}: there is no such folder for pictures", printable(path)));
+  return named.string();
 }
 
 namespace {

@@ -11,6 +11,10 @@ namespace tandem::app {
 /// "png", "svg" or "" by the end of a file's name.
 std::string picture_kind(std::string_view path);
 
+/// The name from which pictures get theirs: without ".png" or ".svg", `file` in it where it is a folder.
+/// Throws InputError where its folder does not exist.
+std::string picture_base(const std::string& path, std::string_view file);
+
 /// Draws Graphviz dot text to a .png or .svg file. Throws InputError when the path has another ending or
 /// cannot be written, or when Graphviz is absent or fails.
 void draw_dot(const std::string& dot, const std::string& path);

@@ -13,14 +13,13 @@
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
 #include "base/text.h"
-#include "exec/device/backend.h"
 #include "sim/bound/placement.h"
 
 namespace tandem::app {
 
 namespace {
 
-constexpr int64_t kUsualDevices = 1024, kMostWorkers = 1024, kMostRunNodes = 64;
+constexpr int64_t kUsualDevices = 1024;
 
 /// Options of predict that are searched, or that do not apply to candidates.
 const std::set<std::string_view>& searched() {
@@ -100,39 +99,6 @@ std::vector<std::string> predict_words(const Arguments& arguments, const Choice&
   return out;
 }
 
-/// On this machine: on its GPUs if their backend is there, else on its cores.
-void add_run(const Arguments& arguments, const Question& q, const Choice& choice, AdviceContext& context) {
-  const Candidate& c = choice.candidate;
-  if (c.devices > kMostWorkers || !q.optimizer->updates()) return;
-  const bool parts = c.sharding > 0 || c.tensor > 1 || c.expert > 1;
-  if (parts && q.optimizer->by_tensor()) return;
-  std::vector<std::string>& out = context.run;
-  std::vector<std::string>& notes = context.run_notes;
-  out = {"tandem", "run"};
-  for (const char* flag : {"model", "adapter", "freeze"}) {
-    if (arguments.has(flag)) add(out, flag, arguments.text(flag, ""));
-  }
-  add(out, "scheme", c.scheme);
-  add(out, "devices", std::to_string(c.devices));
-  const int64_t nodes = make_cluster(q.system, c.devices).nodes;
-  if (nodes > 1 && nodes <= kMostRunNodes && c.devices % nodes == 0) add(out, "nodes", std::to_string(nodes));
-  add(out, "batch", std::to_string(c.batch));
-  if (arguments.has("optimizer")) add(out, "optimizer", arguments.text("optimizer", ""));
-  if (!(choice.recompute == Recompute{})) add(out, "recompute", choice.recompute.text());
-  Offload offload = choice.offload;
-  offload.activations = false;
-  if (offload.any()) add(out, "offload", offload.text());
-  const Backend* cuda = backends_registry().find("cuda");
-  if (cuda != nullptr && cuda->missing().empty()) {
-    add(out, "backend", "cuda");
-    add(out, "precision", std::string(name(c.precision)));
-  } else {
-    notes.push_back(
-        fmt::format("on this machine's cores, a worker each, in fp32; --backend cuda{} on GPUs",
-                    c.precision == Precision::fp32 ? "" : fmt::format(" --precision {}", name(c.precision))));
-  }
-}
-
 std::string heading(const Question& q, const Space& space) {
   return fmt::format("{} on {}, at most {} device{} · {} in a step · {}", q.graph.name(), q.system_label(),
                      space.devices, space.devices == 1 ? "" : "s", samples_words(space.samples),
@@ -164,7 +130,8 @@ int put_advice(const Arguments& arguments) {
   context.space = &space;
   context.heading = heading(question, space);
   context.predict = predict_words(arguments, advice.ranked[0]);
-  add_run(arguments, question, advice.ranked[0], context);
+  const Choice& first = advice.ranked[0];
+  context.run = run_here(question, first.candidate, {first.recompute, first.offload});
   if (format == "json") {
     put_result(arguments, advice_json(advice, context));
   } else if (format == "csv") {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -431,9 +430,7 @@ int collective(const Arguments& arguments) {
     runs.push_back(run_of(arguments, request));
   for (const CollectiveRun& run : runs) {
     if (!arguments.has("plot")) break;
-    std::filesystem::path named = arguments.text("plot", "");
-    if (named.extension() == ".png" || named.extension() == ".svg") named.replace_extension();
-    std::string base = named.string();
+    std::string base = picture_base(arguments.text("plot", ""), "collective");
     if (runs.size() > 1) base += fmt::format("-{}-{}", run.kind, run.devices);
     for (const std::string& file : draw_collective(run, base)) note(arguments, file);
   }

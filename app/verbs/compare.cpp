@@ -18,6 +18,8 @@
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
 #include "app/console/progress_text.h"
+#include "app/pictures/comparison_picture.h"
+#include "app/pictures/draw.h"
 #include "base/data.h"
 
 namespace tandem::app {
@@ -63,15 +65,34 @@ std::string reasons(const std::vector<ReportPair>& pairs) {
   return out.empty() ? "" : "\n" + out;
 }
 
-/// `head`: the names of A and B, for text; `rest`: further remarks.
-void put_comparison(const Arguments& arguments, const std::vector<ReportPair>& pairs, const Names& names,
-                    const std::string& head, const std::string& rest,
-                    const std::vector<BoardAnswer>& boards = {}) {
+/// With --plot, of a document of a comparison.
+void draw_asked(const Arguments& arguments, const std::string& document) {
+  if (!arguments.has("plot")) return;
+  const std::string base = picture_base(arguments.text("plot", ""), "comparison");
+  for (const std::string& file : draw_comparison(Json::parse(document, "the comparison"), base))
+    note(arguments, file);
+}
+
+/// What is compared, with the names of A and B for text, further remarks, and what has no counterpart.
+struct Comparison {
+  std::vector<ReportPair> pairs;
+  Names names;
+  std::string head, rest;
+  std::vector<OfSeveral> unpaired;
+  std::vector<BoardAnswer> boards = {};
+};
+
+void put_comparison(const Arguments& arguments, const Comparison& c) {
   const std::string format = format_of(arguments);
-  if (format == "json") return put_result(arguments, compare_json(pairs, names, boards));
+  const auto& pairs = c.pairs;
+  if (format == "json" || arguments.has("plot")) {
+    const std::string document = compare_json(pairs, c.names, c.boards, c.unpaired);
+    draw_asked(arguments, document);
+    if (format == "json") return put_result(arguments, document);
+  }
   if (format == "csv") return put_result(arguments, compare_csv(pairs));
-  put_page(arguments,
-           head + "\n" + compare_table(pairs).as(format, result_columns(arguments)) + reasons(pairs) + rest);
+  put_page(arguments, c.head + "\n" + compare_table(pairs).as(format, result_columns(arguments)) +
+                          reasons(pairs) + c.rest);
 }
 
 /// If the two have no count in common, the last of each.
@@ -81,18 +102,25 @@ std::vector<ReportPair> paired(const std::vector<Report>& a, const std::vector<R
   return out;
 }
 
-/// "Only A has 4 devices: 362 samples/s."
-std::string left_over(const char* side, const std::vector<Report>& own,
-                      const std::vector<ReportPair>& pairs) {
-  std::string out;
+/// The reports of a side that are in no pair.
+void add_unpaired(char side, const std::vector<Report>& own, const std::vector<ReportPair>& pairs,
+                  std::vector<OfSeveral>& out) {
   for (const Report& r : own) {
     const bool told = std::any_of(pairs.begin(), pairs.end(), [&](const ReportPair& p) {
-      return (side[0] == 'A' ? p.a : p.b).setup.devices == r.setup.devices;
+      return (side == 'A' ? p.a : p.b).setup.devices == r.setup.devices;
     });
-    if (!told)
-      out += fmt::format("Only {} has {} device{}: {}.\n", side, r.setup.devices,
-                         r.setup.devices == 1 ? "" : "s",
-                         r.fits ? grouped(r.rate.samples_per_second) + " samples/s" : needs_text(r));
+    if (!told) out.push_back({side, r, nullptr});
+  }
+}
+
+/// "Only A has 4 devices: 362 samples/s."
+std::string left_over(const std::vector<OfSeveral>& unpaired) {
+  std::string out;
+  for (const OfSeveral& one : unpaired) {
+    const Report& r = one.report;
+    out += fmt::format("Only {} has {} device{}: {}.\n", one.side, r.setup.devices,
+                       r.setup.devices == 1 ? "" : "s",
+                       r.fits ? grouped(r.rate.samples_per_second) + " samples/s" : needs_text(r));
   }
   return out.empty() ? "" : "\n" + out;
 }
@@ -110,10 +138,27 @@ std::string aims_text(const std::vector<std::pair<std::string, const Report*>>& 
   return out.empty() ? "" : "\n" + out;
 }
 
+/// "B: 2 devices against A's 4, 1.3x a device of A."
+std::string unlike_text(const std::vector<OfSeveral>& rows) {
+  std::string out;
+  for (const OfSeveral& row : rows) {
+    const auto each = over_base_by_device(row);
+    if (!each || row.base->setup.devices == row.report.setup.devices) continue;
+    const int64_t n = row.report.setup.devices;
+    out += fmt::format("{}: {} device{} against A's {}, {:.3g}x a device of A.\n", row.side, n,
+                       n == 1 ? "" : "s", row.base->setup.devices, *each);
+  }
+  return out.empty() ? "" : "\n" + out;
+}
+
 void put_several(const Arguments& arguments, const std::vector<OfSeveral>& rows,
                  const std::vector<std::string>& names, const std::string& rest) {
   const std::string format = format_of(arguments);
-  if (format == "json") return put_result(arguments, several_json(rows, names));
+  if (format == "json" || arguments.has("plot")) {
+    const std::string document = several_json(rows, names);
+    draw_asked(arguments, document);
+    if (format == "json") return put_result(arguments, document);
+  }
   if (format == "csv") {
     std::vector<Report> reports;
     for (const OfSeveral& row : rows) reports.push_back(row.report);
@@ -124,8 +169,15 @@ void put_several(const Arguments& arguments, const std::vector<OfSeveral>& rows,
     head += fmt::format("{}  {}\n", static_cast<char>('A' + i), names[i]);
   std::vector<std::pair<std::string, const Report*>> sides;
   for (const OfSeveral& row : rows) sides.emplace_back(std::string(1, row.side), &row.report);
-  put_page(arguments, head + "\n" + several_table(rows, names).as(format, result_columns(arguments)) +
-                          aims_text(sides) + rest);
+  put_page(arguments, head + "\n" + several_table(rows).as(format, result_columns(arguments)) +
+                          unlike_text(rows) + aims_text(sides) + rest);
+}
+
+/// A's report on as many devices, or its last.
+const Report& base_of(const std::vector<Report>& a, const Report& of) {
+  const auto like =
+      std::find_if(a.begin(), a.end(), [&](const Report& x) { return x.setup.devices == of.setup.devices; });
+  return like == a.end() ? a.back() : *like;
 }
 
 /// More than two files: a row per report, relative to A's on the same number of devices, or A's last.
@@ -140,12 +192,7 @@ int compare_several_reports(const Arguments& arguments) {
   std::vector<OfSeveral> rows;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (names[i].empty()) names[i] = report_title(first[i]);
-    for (const Report& r : all[i]) {
-      const auto& a = all[0];
-      const auto like = std::find_if(a.begin(), a.end(),
-                                     [&](const Report& x) { return x.setup.devices == r.setup.devices; });
-      rows.push_back({static_cast<char>('A' + i), r, like == a.end() ? &a.back() : &*like});
-    }
+    for (const Report& r : all[i]) rows.push_back({static_cast<char>('A' + i), r, &base_of(all[0], r)});
   }
   put_several(arguments, rows, names, "");
   return 0;
@@ -162,10 +209,11 @@ int compare_reports(const Arguments& arguments) {
     return fmt::format("{} ({})", title_beside(r, other), engine_word(r));
   };
   const Names names = {name(a[0], b[0]), name(b[0], a[0])};
-  put_comparison(arguments, pairs, names, fmt::format("A  {}\nB  {}\n", names.a, names.b),
-                 prose ? left_over("A", a, pairs) + left_over("B", b, pairs) +
-                             ops_text(pairs, format, result_columns(arguments))
-                       : "");
+  Comparison out{pairs, names, fmt::format("A  {}\nB  {}\n", names.a, names.b), "", {}};
+  add_unpaired('A', a, pairs, out.unpaired);
+  add_unpaired('B', b, pairs, out.unpaired);
+  if (prose) out.rest = left_over(out.unpaired) + ops_text(pairs, format, result_columns(arguments));
+  put_comparison(arguments, out);
   return 0;
 }
 
@@ -239,10 +287,6 @@ Answered answer_sides(const Arguments& arguments, const std::string& model, cons
     out.asked[0]->devices = out.asked[1]->devices = std::min(out.asked[0]->devices, out.asked[1]->devices);
   for (std::size_t s = 0; s < sides.size(); ++s) {
     Question& q = *out.asked[s];
-    if (q.devices.size() != out.asked[0]->devices.size())
-      throw UsageError(
-          fmt::format("{} device counts for A and {} for {}: give equally many, they are compared in order",
-                      out.asked[0]->devices.size(), q.devices.size(), sides[s].letter));
     if (s > 0) share_anchor(*out.asked[0], q);
   }
   for (std::size_t s = 0; s < sides.size(); ++s) {
@@ -254,6 +298,15 @@ Answered answer_sides(const Arguments& arguments, const std::string& model, cons
     }
   }
   return out;
+}
+
+bool any_fits(const std::vector<Answered>& all) {
+  for (const Answered& one : all) {
+    for (const auto& reports : one.reports) {
+      if (std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.fits; })) return true;
+    }
+  }
+  return false;
 }
 
 /// The effect of the fastest smaller format if a side is compute-bound in fp32.
@@ -278,21 +331,27 @@ std::string samples_text(const std::vector<const Report*>& sides) {
   return unlike ? fmt::format("Samples in a step: {} (--batch B:64 sets it for one side).\n", each) : "";
 }
 
-int put_many(const Arguments& arguments, const std::vector<Answered>& all) {
+void put_many(const Arguments& arguments, const std::vector<Answered>& all) {
   std::vector<OfSeveral> rows;
   std::vector<Report> first;
   for (const auto& reports : all[0].reports) first.push_back(reports[0]);
   std::vector<std::string> names = distinguishing_labels(first);
   std::string rest;
   for (const Answered& one : all) {
-    for (std::size_t n = 0; n < one.reports[0].size(); ++n) {
-      std::vector<const Report*> sides;
-      for (std::size_t s = 0; s < one.reports.size(); ++s) {
-        rows.push_back({static_cast<char>('A' + s), one.reports[s][n], &one.reports[0][n]});
-        sides.push_back(&one.reports[s][n]);
-      }
-      if (rest.empty()) rest = samples_text(sides);
+    const auto& reports = one.reports;
+    const bool in_order = std::all_of(reports.begin(), reports.end(),
+                                      [&](const auto& of) { return of.size() == reports[0].size(); });
+    for (std::size_t n = 0; in_order && n < reports[0].size(); ++n) {
+      for (std::size_t s = 0; s < reports.size(); ++s)
+        rows.push_back({static_cast<char>('A' + s), reports[s][n], &reports[0][n]});
     }
+    for (std::size_t s = 0; !in_order && s < reports.size(); ++s) {
+      for (const Report& r : reports[s])
+        rows.push_back({static_cast<char>('A' + s), r, &base_of(reports[0], r)});
+    }
+    std::vector<const Report*> sides;
+    for (const auto& of : reports) sides.push_back(&of.front());
+    if (rest.empty()) rest = samples_text(sides);
   }
   std::vector<std::pair<const Question*, const Report*>> asked;
   for (std::size_t s = 0; s < names.size(); ++s) {
@@ -301,18 +360,24 @@ int put_many(const Arguments& arguments, const std::vector<Answered>& all) {
   }
   rest += format_hints(asked);
   put_several(arguments, rows, names, rest.empty() ? "" : "\n" + rest);
-  return 0;
 }
 
-int put_two(const Arguments& arguments, const std::vector<Answered>& all, const std::vector<Side>& sides) {
+void put_two(const Arguments& arguments, const std::vector<Answered>& all, const std::vector<Side>& sides) {
   std::vector<ReportPair> pairs;
+  std::vector<OfSeveral> unpaired;
   for (const Answered& one : all) {
-    for (std::size_t n = 0; n < one.reports[0].size(); ++n) {
-      pairs.push_back({one.reports[0][n], one.reports[1][n], one.asked[0], one.asked[1]});
-      same_base(pairs.back());
+    const auto &a = one.reports[0], &b = one.reports[1];
+    std::vector<ReportPair> of_model = a.size() == b.size() ? std::vector<ReportPair>{} : paired(a, b);
+    for (std::size_t n = 0; a.size() == b.size() && n < a.size(); ++n) of_model.push_back({a[n], b[n]});
+    add_unpaired('A', a, of_model, unpaired);
+    add_unpaired('B', b, of_model, unpaired);
+    for (ReportPair& pair : of_model) {
+      pair.asked_a = one.asked[0], pair.asked_b = one.asked[1];
+      same_base(pair);
+      pairs.push_back(std::move(pair));
     }
   }
-  const auto boards = board_answers(arguments, pairs);
+  const auto boards = any_fits(all) ? board_answers(arguments, pairs) : std::vector<BoardAnswer>{};
   const auto& [x, y, asked_x, asked_y] = pairs.front();
   const std::string changes = changed_system("", sides[1].sets);
   const bool alone = arguments.words().size() == 1, board = sides[0].arguments == sides[1].arguments;
@@ -325,8 +390,9 @@ int put_two(const Arguments& arguments, const std::vector<Answered>& all, const 
   for (const ReportPair& pair : pairs) aims.insert(aims.end(), {{"A", &pair.a}, {"B", &pair.b}});
   std::string rest = samples_text({&x, &y}) + format_hints({{asked_x, &x}, {asked_y, &y}});
   if (!rest.empty()) rest = "\n" + rest;
-  put_comparison(arguments, pairs, names, head, board_text(pairs, boards) + aims_text(aims) + rest, boards);
-  return 0;
+  put_comparison(arguments, {pairs, names, head,
+                             board_text(pairs, boards) + left_over(unpaired) + aims_text(aims) + rest,
+                             unpaired, boards});
 }
 
 int compare_systems(const Arguments& arguments) {
@@ -341,14 +407,16 @@ int compare_systems(const Arguments& arguments) {
   const std::vector<Side> sides = with_places(arguments, [&] { return read_sides(arguments); });
   std::deque<Question> questions;  // answers point into it
   std::vector<Answered> all;
-  bool any = false;
-  for (const std::string& model : models) {
-    all.push_back(answer_sides(arguments, model, sides, questions));
-    for (const auto& reports : all.back().reports)
-      any = any || std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.fits; });
-  }
-  if (!any) throw InputError(add_remedies(*all[0].asked[0], all[0].reports[0]));
-  return sides.size() > 2 ? put_many(arguments, all) : put_two(arguments, all, sides);
+  for (const std::string& model : models) all.push_back(answer_sides(arguments, model, sides, questions));
+  const std::string refusal = any_fits(all) ? "" : add_remedies(*all[0].asked[0], all[0].reports[0]);
+  const bool document = format_of(arguments) == "json" || format_of(arguments) == "csv";
+  if (!refusal.empty() && !document) throw InputError(refusal);
+  if (sides.size() > 2)
+    put_many(arguments, all);
+  else
+    put_two(arguments, all, sides);
+  if (!refusal.empty()) throw InputError(refusal);
+  return 0;
 }
 
 std::vector<Option> compare_flags();
@@ -404,7 +472,11 @@ std::vector<Option> compare_flags() {
     if (flag.name == "set") flags.push_back({"set-b", "PATH=VALUE", "the same of B only", true});
   }
   let_sides_say(flags);
-  flags.insert(flags.end(), {question_flag(), format_flag(), out_flag(), quiet_flag()});
+  flags.insert(flags.end(), {question_flag(),
+                             format_flag(),
+                             {"plot", "BASE", "also draw how many times faster than A: BASE.png, BASE.svg"},
+                             out_flag(),
+                             quiet_flag()});
   return flags;
 }
 

@@ -13,6 +13,8 @@
 #include "app/console/cli.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
+#include "app/pictures/draw.h"
+#include "app/pictures/plan_picture.h"
 #include "base/text.h"
 
 namespace tandem::app {
@@ -49,26 +51,27 @@ plan::Date clock_date() {
           static_cast<int>(static_cast<unsigned>(day.day()))};
 }
 
-/// "30d" as 720 hours: seconds above 0.
+/// "30d" as 720 hours, in seconds.
 double read_deadline(const std::string& text, const Place& place) {
   const bool days = !text.empty() && text.back() == 'd';
   const double seconds =
       days ? 86400 * parse_real(std::string_view(text).substr(0, text.size() - 1), 0, 1e9, place)
            : parse_seconds(text, place);
-  if (!(seconds > 0))
-    throw InputError(place, fmt::format("\"{}\" is no time above 0, such as 30d or 12h", printable(text)));
+  if (!(seconds >= 1 && seconds <= 1000 * 365.25 * 86400))
+    throw InputError(
+        place, fmt::format("\"{}\" is no time from 1 s to 1000 years, such as 30d or 12h", printable(text)));
   return seconds;
 }
 
-/// "40kW", "1MW": watts above 0.
+/// "40kW", "1MW": watts.
 double read_watts(const std::string& text, const Place& place) {
   const auto end = text.find_first_not_of("0123456789.");
   const std::string unit = end == std::string::npos ? "" : text.substr(end);
   const double scale = unit == "W" ? 1 : unit == "kW" ? 1e3 : unit == "MW" ? 1e6 : 0;
   const double value = scale == 0 ? 0 : scale * parse_real(text.substr(0, end), 0, 1e12, place);
-  if (!(value > 0))
-    throw InputError(place,
-                     fmt::format("\"{}\" is no power above 0, such as 1440W, 40kW or 1MW", printable(text)));
+  if (!(value >= 1))
+    throw InputError(place, fmt::format("\"{}\" is no power of at least 1 W, such as 1440W, 40kW or 1MW",
+                                        printable(text)));
   return value;
 }
 
@@ -147,6 +150,7 @@ int run_plan(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "text", {"text", "json", "csv"});
   check_out(arguments);
   PlanQuestion q = read_plan(arguments);
+  const std::string pictures = arguments.has("plot") ? picture_base(arguments.text("plot", ""), "plan") : "";
   plan::Plan answer;
   {
     Progress progress(arguments);
@@ -159,6 +163,10 @@ int run_plan(const Arguments& arguments) {
     put_result(arguments, plan_table(q, answer, true).csv());
   } else {
     put_result(arguments, plan_text(q, answer, result_columns(arguments)));
+  }
+  if (!pictures.empty()) {
+    for (const std::string& file : draw_plan(Json::parse(plan_json(q, answer), "the plan"), pictures))
+      note(arguments, file);
   }
   return interrupt_code();
 }
@@ -193,6 +201,7 @@ std::vector<Option> plan_flags() {
        {"top", "N", "machines to rank, at least; default 5"},
        {"threads", "N", "default: one per processor; the result does not depend on it"},
        {"format", "FORMAT", "text (default), json or csv"},
+       {"plot", "BASE", "also draw time against money and power, and what decides: BASE-cost.png, .svg ..."},
        out_flag(),
        quiet_flag()});
   return flags;

@@ -10,6 +10,7 @@
 #include "app/pictures/comparison_picture.h"
 #include "app/pictures/link_map.h"
 #include "app/pictures/pictures.h"
+#include "app/pictures/plan_picture.h"
 
 namespace tandem::app {
 
@@ -18,6 +19,7 @@ namespace {
 constexpr std::string_view kScatter = "scatter";
 constexpr std::string_view kComparison = "comparison";
 constexpr std::string_view kLinks = "links";
+constexpr std::string_view kPlan = "plan";
 
 std::string output_folder(const Arguments& arguments) {
   std::string folder = arguments.text("out", ".");
@@ -87,17 +89,20 @@ void draw_each(const std::vector<Json>& documents, Draw draw, const std::string&
 }
 
 int plot(const Arguments& arguments) {
-  std::vector<std::string> kinds{std::string(kScatter), std::string(kComparison), std::string(kLinks)};
+  std::vector<std::string> kinds{std::string(kScatter), std::string(kComparison), std::string(kLinks),
+                                 std::string(kPlan)};
   for (const PictureKind& kind : picture_kinds()) kinds.emplace_back(kind.name);
   const std::string wanted = arguments.has("kind") ? arguments.choice("kind", "", kinds) : "";
   std::vector<Report> reports;
-  std::vector<Json> checks, comparisons;
+  std::vector<Json> checks, comparisons, plans;
   for (const std::string& file : arguments.words()) {
     Json document = Json::load(file);
     if (is_check(document)) {
       checks.push_back(std::move(document));
     } else if (is_comparison(document)) {
       comparisons.push_back(std::move(document));
+    } else if (is_plan(document)) {
+      plans.push_back(std::move(document));
     } else {
       for (Report& r : reports_from_json(document)) reports.push_back(std::move(r));
     }
@@ -118,6 +123,7 @@ int plot(const Arguments& arguments) {
   const auto asked = [&](std::string_view kind) { return wanted.empty() || wanted == kind; };
   if (asked(kScatter)) draw_each(checks, draw_check, base(kScatter), written);
   if (asked(kComparison)) draw_each(comparisons, draw_comparison, base(kComparison), written);
+  if (asked(kPlan)) draw_each(plans, draw_plan, base(kPlan), written);
   if (written.empty()) {
     throw InputError(fmt::format("the files hold nothing to draw{}", wanted.empty() ? "" : " for " + wanted));
   }
@@ -132,16 +138,17 @@ int plot(const Arguments& arguments) {
 void register_plot(Registry<Verb>& registry) {
   registry.add(
       {.name = "plot",
-       .summary = "draw reports (scaling, breakdown, staleness, timeline), comparisons and cross-checks "
-                  "(scatter) as PNG and SVG",
+       .summary =
+           "draw reports (scaling, breakdown, staleness, timeline), comparisons, plans and cross-checks "
+           "(scatter) as PNG and SVG",
        .usage = "FILE... [options]   (- reads standard input)",
-       .flags = {{"kind", "KIND",
-                  "only scaling, breakdown, staleness, timeline, comparison, scatter or links (how busy each "
-                  "link of "
-                  "the machine was); default: all that apply"},
-                 {"system", "NAME|FILE", "links: the machine of the reports, where it is not a stock system"},
-                 {"out", "DIR", "folder for the pictures; default: the current one"},
-                 quiet_flag()},
+       .flags =
+           {{"kind", "KIND",
+             "only scaling, breakdown, staleness, timeline, comparison, scatter, plan or links (how busy "
+             "each link of the machine was); default: all that apply"},
+            {"system", "NAME|FILE", "links: the machine of the reports, where it is not a stock system"},
+            {"out", "DIR", "folder for the pictures; default: the current one"},
+            quiet_flag()},
        .least_words = 1,
        .most_words = 64,
        .run = plot,
@@ -150,7 +157,7 @@ void register_plot(Registry<Verb>& registry) {
            "from: tandem predict or run, with --format json "
            "--out FILE; a "
            "predicted and an executed one together are drawn side by side. Comparisons come from: tandem "
-           "compare, cross-checks from: tandem check, both with --format json."});
+           "compare, plans from: tandem plan, cross-checks from: tandem check, all with --format json."});
 }
 
 }  // namespace tandem::app

@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadWords{"plan_with_power_in_joules",
                  {"plan", "--model", "lenet5", "--systems", "dgx1-v100", "--samples", "1e6", "--power", "5J"},
                  kUsage,
-                 "no power above 0"},
+                 "no power of at least 1 W"},
         BadWords{
             "plan_with_nodes_backwards",
             {"plan", "--model", "lenet5", "--systems", "dgx1-v100", "--samples", "1e6", "--nodes", "8..4"},

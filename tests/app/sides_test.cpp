@@ -5,6 +5,8 @@
 
 #include "app/analysis/compare_ops.h"
 #include "app/console/table.h"
+#include "base/text.h"
+#include "tests/app/svg.h"
 #include "tests/app/tool.h"
 
 namespace tandem::tests {
@@ -106,6 +108,48 @@ TEST(Sides, SeveralMachinesStandInOneTable) {
       b.at("over_a").as_real(),
       b.at("samples_per_second").as_real() / rows.at("rows").items()[0].at("samples_per_second").as_real(),
       1e-9);
+}
+
+TEST(Sides, EachMayHaveItsOwnNumberOfCounts) {
+  const std::vector<std::string> two = {"compare",   "workstation-4x", "5090-2x",   "--model", "lenet5",
+                                        "--devices", "A:2,4",          "--devices", "B:2"};
+  EXPECT_THAT(tool(two).out, HasSubstr("Only A has 4 devices: "));
+  const Json json = Json::parse(tool(with(two, {"--format", "json"})).out, "compare");
+  ASSERT_EQ(json.at("rows").items().size(), 1U);
+  EXPECT_EQ(json.at("rows").items()[0].at("b").at("devices").as_int(), 2);
+  EXPECT_EQ(json.at("unpaired").items().at(0).at("devices").as_int(), 4);
+  const std::vector<std::string> three = {"compare",   "workstation-4x", "5090-2x",   "dgx1-v100",
+                                          "--model",   "lenet5",         "--devices", "A:4",
+                                          "--devices", "B:1,2",          "--devices", "C:4,8"};
+  const ChildResult text = shell(
+      "COLUMNS=80 \"$0\" compare workstation-4x 5090-2x dgx1-v100 --model lenet5 "
+      "--devices A:4 --devices B:1,2 --devices C:4,8");
+  EXPECT_THAT(text.out, ContainsRegex("B: 1 device against A's 4, .*x a device of A"));
+  for (const std::string& line : base::split(text.out, '\n'))
+    EXPECT_LE(line.size(), 82U) << line;  // two of "·"
+  const Json rows = Json::parse(tool(with(three, {"--format", "json"})).out, "several").at("rows");
+  ASSERT_EQ(rows.items().size(), 5U);
+  const Json& b = rows.items()[1];
+  EXPECT_EQ(b.at("over_a_devices").as_int(), 4);
+  EXPECT_NEAR(b.at("over_a_by_device").as_real(), 4 * b.at("over_a").as_real(), 1e-9);
+}
+
+TEST(Sides, WhereNothingFitsTheDocumentIsWrittenToo) {
+  const ChildResult r = tool(
+      {"compare", "2080ti-pcie-8x", "5090-2x", "--model", "llama3-8b", "--batch", "512", "--format", "json"});
+  EXPECT_EQ(r.status, 3);
+  const Json row = Json::parse(r.out, "compare").at("rows").items().at(0);
+  EXPECT_FALSE(row.at("a").at("fits").as_bool());
+  EXPECT_FALSE(row.at("b").at("fits").as_bool());
+}
+
+TEST(Sides, SeveralHaveAPicture) {
+  const Scratch scratch;
+  const ChildResult r = tool({"compare", "workstation-4x", "5090-2x", "dgx1-v100", "--model",
+                              "lenet5,resnet50", "--batch", "8", "--plot", scratch.file("c"), "--quiet"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  expect_sound(scratch.file("c.svg"));
+  EXPECT_THAT(slurp(scratch.file("c.svg")), HasSubstr("resnet50: B 5090-2x on 2"));
 }
 
 TEST(Sides, EfficiencyOfBothCountsFromAsManyDevices) {

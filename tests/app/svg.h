@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What tests read in a picture that gnuplot wrote as SVG.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <regex>
 #include <string>
 #include <vector>
 
 #include "app/pictures/gnuplot.h"
+#include "tests/app/tool.h"
 
 namespace tandem::tests {
 
@@ -48,6 +54,29 @@ inline std::vector<SvgBox> svg_boxes(const std::string& svg) {
                    std::max({number(3), number(5), number(7), number(9)}), "", (*at)[1]});
   }
   return out;
+}
+
+/// The picture opens in librsvg, names itself, has its heading in the middle, and no text of it covers
+/// another.
+inline void expect_sound(const std::string& path) {
+  SCOPED_TRACE(path);
+  const std::string svg = slurp(path);
+  ASSERT_THAT(svg, testing::HasSubstr("<svg"));
+  EXPECT_EQ(run_child({"rsvg-convert", path}, "", "librsvg2-bin", kPatience).status, 0);
+  EXPECT_THAT(svg, testing::Not(testing::HasSubstr("<title>Gnuplot")));
+  EXPECT_THAT(svg, testing::HasSubstr("DejaVu Sans, Verdana, sans-serif"));
+  const std::vector<SvgBox> texts = svg_texts(svg);
+  ASSERT_FALSE(texts.empty());
+  EXPECT_TRUE(std::any_of(texts.begin(), texts.end(), [&](const SvgBox& t) {
+    return std::abs((t.left + t.right) / 2 - kPictureWidth / 2) < 1 &&
+           svg.find("<title>" + t.text) != std::string::npos;
+  })) << "no heading in the middle";
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_GE(texts[i].left, 0) << texts[i].text;
+    EXPECT_LE(texts[i].right, kPictureWidth) << texts[i].text;
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_FALSE(texts[i].laps(texts[j])) << texts[i].text << " on " << texts[j].text;
+  }
 }
 
 }  // namespace tandem::tests

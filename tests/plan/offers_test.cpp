@@ -117,6 +117,16 @@ TEST(Offers, ContradictionsAreRefused) {
   EXPECT_THAT(error_of(entry_of(R"("kind": "spot", "per_hour": 1, "device": "l40s")")),
               HasSubstr("\"system\" or"));
   EXPECT_THAT(error_of(entry_of(R"("kind": "spot", "per_huor": 1)")), HasSubstr("per_hour"));
+  const std::string amounts = R"("kind": "on-demand", "per_hour": 1, "devices": )";
+  EXPECT_THAT(error_of(entry_of(amounts + R"(3, "multiple": 2)")), HasSubstr("one must divide the other"));
+  EXPECT_THAT(error_of(entry_of(amounts + R"(2, "multiple": 4, "most_devices": 2)")),
+              HasSubstr("a node has 2 at most, but 4 are sold together"));
+  EXPECT_EQ(error_of(entry_of(amounts + R"(2, "multiple": 4, "most_devices": 8)")), "");
+  EXPECT_THAT(error_of(entry_of(R"("kind": "spot", "per_hour": 1, "multiple": 2)")),
+              HasSubstr("a whole node"));
+  EXPECT_THAT(error_of(entry_of(R"("kind": "on-demand", "per_hour": 1e-308)")), HasSubstr("offers.json:1:"));
+  EXPECT_THAT(error_of(entry_of(R"("kind": "spot", "per_hour": 1, "note": "a\u001b[31m")")),
+              HasSubstr("control characters"));
   const std::string other = R"({"seller": "me", "kind": "spot", "per_hour": 1, "source": "a quote", )";
   EXPECT_THAT(error_of(other + R"("system": "dgx-h1000", "date": "2026"})"), HasSubstr("dgx-h100"));
   EXPECT_THAT(error_of(other + R"("system": "dgx-h100", "date": "2027-01"})"), HasSubstr("after today"));
@@ -203,8 +213,13 @@ TEST(Ownerships, OfTheUserReplaceFields) {
   EXPECT_EQ(mine.years, Estimate(4));
   EXPECT_EQ(mine.pue, Estimate(1.1, 1.2, 1.3));
   EXPECT_EQ(mine.maintenance, base.maintenance);
-  for (const char* wrong :
-       {R"({"pue": 0.9})", R"({"years": 0})", R"({"yaers": 3})", R"({"pue": [1.3, 1.2, 1.1]})"})
+  EXPECT_EQ(base.unsourced, "");
+  EXPECT_EQ(mine.unsourced, "what owning costs has no source and date for its years, pue");
+  const Json sourced =
+      Json::parse(R"({"years": {"value": 4, "date": "2026-01", "source": "our books"}})", "own.json");
+  EXPECT_EQ(Ownership::from_json(sourced, base).unsourced, "");
+  for (const char* wrong : {R"({"pue": 0.9})", R"({"pue": {"value": 1.2, "date": "May", "source": "x"}})",
+                            R"({"years": 0})", R"({"yaers": 3})", R"({"pue": [1.3, 1.2, 1.1]})"})
     EXPECT_THROW(Ownership::from_json(Json::parse(wrong, "own.json"), base), InputError) << wrong;
 }
 

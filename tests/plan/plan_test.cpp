@@ -72,7 +72,7 @@ TEST(Plan, AnswersArePredictsOwn) {
   const Question again = Question::from_json(Json::parse(c.question->to_json().dump(), "question"));
   const schemes::Report report = answers::predict(again, c.devices, answers::Depth::report);
   EXPECT_EQ(report.rate.samples_per_second, c.report.rate.samples_per_second);
-  EXPECT_EQ(report.progress->seconds, c.report.progress->seconds);
+  EXPECT_NEAR(*report.progress->seconds, c.finish.value, 1e-4 * c.finish.value);
 }
 
 TEST(Plan, TheSmallestThatMeetsTheDeadlineIsFound) {
@@ -173,6 +173,24 @@ TEST(Plan, SpotMachinesAreTakenAwayAsOftenAsTheirOfferSays) {
   };
   EXPECT_GT(finish("0.1").value, 1.05 * finish("0.001").value);
   EXPECT_TRUE(std::isfinite(finish("1000").high)) << "it never gets done";
+}
+
+/// What failures, interruptions and spares mean is in the question, whatever the offer.
+TEST(Plan, PredictGivesTheFinishOfEveryOffer) {
+  PlanQuestion q = question({"dgx-a100"}, {16});
+  q.market.spot = true;
+  const std::string rest = R"("seller": "me", "system": "dgx-a100", "date": "2026-01", "source": "a quote")";
+  for (const std::string& entry :
+       {R"("kind": "spot", "per_hour": 1, "interruptions_per_hour": 0.05, )" + rest,
+        R"("kind": "on-demand", "per_hour": 1, )" + rest, R"("kind": "buy", "capital": 200000, )" + rest}) {
+    q.market.offers = offers_from_json(
+        Json::parse("{\"offers\": {\"mine\": {" + entry + "}}}", "offers.json"), q.market.today);
+    const PlanCandidate c = make_plan(q).ranked.at(0);
+    const schemes::Report report = answers::predict(*c.question, c.devices, answers::Depth::report);
+    EXPECT_NEAR(*report.progress->seconds, c.finish.value, 1e-4 * c.finish.value) << entry;
+    EXPECT_NEAR(report.goodput->share, c.useful, 1e-4) << entry;
+    EXPECT_EQ(report.goodput->spares, c.spares);
+  }
 }
 
 TEST(Plan, ASystemAskedTwiceIsOneMachine) {

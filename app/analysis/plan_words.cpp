@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/plan_words.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/units.h"
+
+namespace tandem::app {
+
+namespace {
+
+/// "1.25 million", of at least a million.
+std::string millions(double n) {
+  if (n >= 1e12) return n >= 1e18 ? "over a million trillion" : fmt::format("{:.4g} trillion", n / 1e12);
+  return n >= 1e9 ? fmt::format("{:.4g} billion", n / 1e9) : fmt::format("{:.4g} million", n / 1e6);
+}
+
+/// Three digits, or as many as there are before the point.
+std::string figures(double n) { return n >= 1000 ? grouped(n) : fmt::format("{:.3g}", n); }
+
+}  // namespace
+
+std::string time_text(double seconds) {
+  constexpr double kMinute = 60, kHour = 3600, kDay = 86400, kYear = 365.25 * kDay;
+  if (seconds < 600) return seconds_text(seconds);
+  if (seconds < 2 * kHour) return figures(seconds / kMinute) + " min";
+  if (seconds < 2 * kDay) return figures(seconds / kHour) + " h";
+  if (seconds < 2 * kYear) return figures(seconds / kDay) + " d";
+  const double years = seconds / kYear;
+  return (years >= 1e6 ? millions(years) : figures(years)) + " years";
+}
+
+std::string money_text(double usd) {
+  if (usd >= 999'500) return millions(std::stod(fmt::format("{:.3g}", usd))) + " USD";
+  if (usd >= 100) return grouped(std::round(usd)) + " USD";
+  return usd < 0.005 ? "under 0.01 USD" : fmt::format("{:.2f} USD", usd);
+}
+
+std::string energy_text(double joules) {
+  const double kwh = joules / 3.6e6;
+  if (kwh < 0.001) return "under 1 Wh";
+  if (kwh >= 1e6) return figures(kwh / 1e6) + " GWh";
+  return kwh >= 1000 ? fmt::format("{:.3g} MWh", kwh / 1e3) : fmt::format("{:.3g} kWh", kwh);
+}
+
+std::string watts_text(double watts) {
+  if (watts >= 1e6) return figures(watts / 1e6) + " MW";
+  return watts >= 1000 ? fmt::format("{:.3g} kW", watts / 1e3) : fmt::format("{:.3g} W", watts);
+}
+
+std::string chance_text(double p) {
+  const double percent = 100 * p;
+  if (percent > 99) return "over 99 %";
+  return percent < 1 ? "under 1 %" : fmt::format("{:.0f} %", percent);
+}
+
+std::string amount_text(double amount) {
+  if (amount >= 1e6) return amount < 1e9 && amount == std::round(amount) ? grouped(amount) : millions(amount);
+  return amount >= 1000 ? grouped(amount) : fmt::format("{:.6g}", amount);
+}
+
+std::string target_text(std::string_view what, double amount) {
+  if (what == "loss") return fmt::format("to a loss of {:.4g}", amount);
+  return fmt::format("{} {}", amount_text(amount), what.substr(0, what.size() - (amount == 1 ? 1 : 0)));
+}
+
+}  // namespace tandem::app

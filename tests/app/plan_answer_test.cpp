@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `tandem plan` prints and draws.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "tests/app/svg.h"
+#include "tests/app/tool.h"
+
+namespace tandem::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+ChildResult ask_plan(std::vector<std::string> more) {
+  std::vector<std::string> words = {"plan",           "--model", "resnet50", "--epochs",   "1",
+                                    "--global-batch", "256",     "--today",  "2026-11-29", "--quiet"};
+  words.insert(words.end(), more.begin(), more.end());
+  return tool(words);
+}
+
+TEST(PlanPictures, ShowEachCandidateAndWhatDecides) {
+  const Scratch scratch;
+  const ChildResult made =
+      ask_plan({"--systems", "dgx1-v100,dgx-a100,dgx-h100", "--rank", "cheapest", "--plot",
+                scratch.file("p.svg"), "--format", "json", "--out", scratch.file("p.json")});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const std::size_t all = Json::load(scratch.file("p.json")).at("candidates").items().size();
+  for (const char* kind : {"cost", "power", "inputs"})
+    expect_sound(scratch.file(std::string("p-") + kind + ".svg"));
+  const auto power = svg_texts(slurp(scratch.file("p-power.svg")));
+  for (std::size_t rank = 1; rank <= all; ++rank) {
+    EXPECT_TRUE(std::any_of(power.begin(), power.end(), [&](const SvgBox& t) {
+      return t.text == std::to_string(rank);
+    })) << rank;
+  }
+  EXPECT_THAT(slurp(scratch.file("p-cost.svg")), HasSubstr("dgx-h100 · "));
+  EXPECT_THAT(slurp(scratch.file("p-inputs.svg")), HasSubstr("how fast the two are"));
+  const ChildResult again = tool({"plot", scratch.file("p.json"), "--out", scratch.file("again")});
+  ASSERT_EQ(again.status, 0) << again.err;
+  for (const char* kind : {"cost", "power", "inputs"}) {
+    EXPECT_EQ(slurp(scratch.file(std::string("again/p-plan-") + kind + ".svg")),
+              slurp(scratch.file(std::string("p-") + kind + ".svg")));
+  }
+}
+
+TEST(PlanPictures, NeedAFolderBeforeTheSearchBegins) {
+  const ChildResult none = ask_plan({"--systems", "dgx1-v100", "--plot", "/nosuch/p"});
+  EXPECT_EQ(none.status, 3);
+  EXPECT_THAT(none.err, HasSubstr("no such folder"));
+}
+
+TEST(PlanAnswer, RunsWhereTheExecutorCan) {
+  const auto run = [](const char* system, const char* nodes) {
+    const ChildResult made = ask_plan({"--systems", system, "--nodes", nodes, "--format", "json"});
+    EXPECT_EQ(made.status, 0) << made.err;
+    return Json::parse(made.out, "plan").at("candidates").items().at(0);
+  };
+  const Json one = run("dgx-a100", "1");
+  EXPECT_THAT(one.at("run").as_text(), testing::StartsWith("tandem run --model resnet50 "));
+  EXPECT_THAT(one.at("run").as_text(), HasSubstr("--devices 8 "));
+  EXPECT_THAT(one.at("run").as_text(), HasSubstr("--backend cuda --precision "));
+  EXPECT_THAT(run("dgx-a100", "2").at("run").as_text(), testing::StartsWith("mpirun -np 2 tandem run "));
+  EXPECT_EQ(run("mi300x-8x", "1").at("run").kind(), Json::Kind::null);
+}
+
+TEST(PlanAnswer, CsvTellsTheKindAndWhatIsKept) {
+  const std::string csv = ask_plan({"--systems", "dgx-a100", "--power", "1W", "--format", "csv"}).out;
+  const auto lines = base::split(csv, '\n');
+  EXPECT_THAT(lines.at(0), testing::EndsWith("offer,kind,spare nodes,in power,meets"));
+  EXPECT_THAT(lines.at(1), testing::EndsWith(",0,false,false"));
+}
+
+TEST(PlanAnswer, AWholeNodeByCountIsTheMachine) {
+  const ChildResult made =
+      ask_plan({"--systems", "dgx-a100,dgx-a100:8", "--nodes", "1,2", "--format", "json"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(Json::parse(made.out, "plan").at("priced").as_int(), 2);
+}
+
+}  // namespace
+}  // namespace tandem::tests
