@@ -294,12 +294,6 @@ void Walk::gather(uint32_t unit) {
     u.gathered = t_.make(times(u.parameters, element_bytes(work_.precision)) + u.frozen);
 }
 
-/// A step's, where they stay until its last pass.
-void Walk::gather_all() {
-  for (const Unit& u : units_)
-    whole_.push_back(t_.make(times(u.parameters, element_bytes(work_.precision)) + u.frozen));
-}
-
 /// What stays of the output of a layer whose block runs forward again, and the statistics of an attention.
 void Walk::save(uint32_t i) {
   const double part = work_.kept.empty() ? 0 : work_.kept[i];
@@ -488,7 +482,10 @@ void Walk::step() {
     }
   }
   if (std::find(there_.begin(), there_.end(), true) == there_.end()) gradient_bytes_ = 0;
-  if (sharding_.stays) gather_all();
+  for (const Unit& u : units_) {  // until the step's last pass
+    if (sharding_.stays)
+      whole_.push_back(t_.make(times(u.parameters, element_bytes(work_.precision)) + u.frozen));
+  }
   for (const ChunkPass& pass : passes_) {
     switch_to(pass.micro);
     if (pass.forward)

@@ -124,7 +124,6 @@ class Walk {
   void let_go(uint32_t unit);
   void reduce_unit(uint32_t unit);
   void sum_whole(int64_t count, bool first);
-  void gather_all();
   void step();
   void update();
   void make_state(const Parameter& p);

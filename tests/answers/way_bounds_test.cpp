@@ -96,5 +96,41 @@ TEST(WayBounds, NoSimulationIsFasterAndNoDeviceHoldsLess) {
   EXPECT_GT(compared, settings() / 2);
 }
 
+TEST(WaySearch, RatesFromShorterStepsAreThoseOfWholeOnes) {
+  constexpr Machine kMachines[] = {{"gpt2", "dgx-a100", 1, 512},
+                                   {"llama2-7b:layers=16", "dgx-h100", 2, 512},
+                                   {"bert-base", "v100-pcie-8x", 1, 256}};
+  int shortened = 0;
+  for (const Machine& machine : kMachines) {
+    const Question question = Question::of({{"model", machine.model},
+                                            {"system", machine.system},
+                                            {"set", "nodes=" + std::to_string(machine.nodes)},
+                                            {"optimizer", "adamw"}});
+    Space space;
+    space.graph = &question.graph;
+    space.system = &question.system;
+    space.schemes = {"hybrid"};
+    space.devices = question.system.accelerator_count();
+    space.samples = machine.samples;
+    space.all = true;
+    space.precisions = {Precision::bf16};
+    WayBounds bounds(question);
+    for (const Way& way : find_ways(question, space, {}, bounds).ranked) {
+      const Candidate& c = way.candidate;
+      shortened += c.micro_batches > 4 * c.pipeline ? 1 : 0;
+      const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
+      Request p = question.request(c.devices);
+      p.job.scheme = &scheme;
+      p.job.batch = c.batch;
+      p.job.precision = c.precision;
+      p.job.recompute = way.saver.recompute;
+      EXPECT_NEAR(way.rate / quiet_throughput(p), 1, 0.01) << question.graph.name() << " " << c.scheme;
+      EXPECT_NEAR(way.rate / throughput(p), 1, 0.02) << question.graph.name() << " " << c.scheme;
+      EXPECT_TRUE(memory_on(p, p.devices).fits());
+    }
+  }
+  EXPECT_GT(shortened, 3);
+}
+
 }  // namespace
 }  // namespace tandem::tests
