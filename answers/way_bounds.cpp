@@ -19,6 +19,8 @@ namespace {
 constexpr double kSlack = 0.97;
 /// What is outside of blocks may take more time for its arithmetic than these.
 constexpr double kLight = 0.95;
+/// Of what is outside of blocks the output layer and the loss take at least as much.
+constexpr double kOutput = 0.8;
 /// A model of more layers takes far longer than a host needs to be ahead of its device.
 constexpr std::size_t kManyLayers = 400;
 /// An allocator rounds.
@@ -123,13 +125,28 @@ double WayBounds::stage_rate(const Candidate& c, const Recompute& recompute) {
   const auto micro = static_cast<double>(c.micro_batches);
   const double fill = c.zero_bubble ? (stages - 1) / 4 : (stages - 1) / chunks;
   double step = std::max(once.step * micro, once.device * (micro + fill)) / stages;
-  if (blocks_ >= c.pipeline && c.pipeline > 1 && c.chunks == 1) {
-    const int64_t most = (blocks_ + c.pipeline - 1) / c.pipeline;
-    const double longest =
-        kLight * once.device * in_blocks_ * static_cast<double>(most) / static_cast<double>(blocks_);
-    step = std::max(step, (micro - 1) * longest + (c.zero_bubble ? once.device / 4 : once.device));
+  if (const double longest = longest_stage(c, once); longest > 0) {
+    const double begins = c.chunks > 1 ? longest : c.zero_bubble ? once.device / 4 : once.device;
+    step = std::max(step, (micro - 1) * longest + begins);
   }
   return static_cast<double>(c.batch * c.micro_batches * c.replicas) / (kSlack * step);
+}
+
+/// Seconds of a micro-batch on the device that has most to do: that with the most blocks, or the last one,
+/// which has the output layer besides as many as the others (schemes/step/model_cuts.h). 0: unknown.
+double WayBounds::longest_stage(const Candidate& c, const StageTime& once) const {
+  if (c.pipeline == 1 || blocks_ < c.pipeline) return 0;
+  const auto blocks = static_cast<double>(blocks_);
+  double out = 0;
+  if (c.chunks == 1) {
+    const int64_t most = (blocks_ + c.pipeline - 1) / c.pipeline;
+    out = kLight * once.device * in_blocks_ * static_cast<double>(most) / blocks;
+  }
+  if (once.block > 0 && blocks_ % (c.pipeline * c.chunks) == 0) {
+    const double outside = std::max(0.0, once.device - blocks * once.block);
+    out = std::max(out, blocks / static_cast<double>(c.pipeline) * once.block + kOutput * outside);
+  }
+  return out;
 }
 
 /// Of the whole model, where it is so much of the shorter ones.
@@ -172,9 +189,10 @@ WayBounds::StageTime WayBounds::find_time(const Candidate& c, const Recompute& r
     const StageTime two = step(c, recompute, with_settings(c.stage_scheme, more + "=2"), 2);
     // Replicas that share the sums of gradients add less to them than one does.
     return {std::clamp(two.step - one.step, 0.0, one.step),
-            std::clamp(two.device - one.device, 0.0, one.device)};
+            std::clamp(two.device - one.device, 0.0, one.device),
+            std::clamp(two.block - one.block, 0.0, one.block)};
   } catch (const InputError&) {
-    return {INFINITY, INFINITY};
+    return {INFINITY, INFINITY, 0};
   }
 }
 
@@ -184,11 +202,13 @@ WayBounds::StageTime WayBounds::step(const Candidate& c, const Recompute& recomp
   const auto of = [&](const Graph& graph) -> StageTime {
     const Undisturbed found = sim::undisturbed(stage(graph, c, c.batch, recompute, scheme));
     const double seconds = static_cast<double>(c.batch * micro * c.expert) / found.rate;
-    return {seconds, seconds * (1 - found.launch)};
+    return {seconds, seconds * (1 - found.launch), 0};
   };
   if (shorter_.empty()) return of(q_.graph);
   const StageTime few = of(shorter_[0]), more = of(shorter_[1]);
-  return {of_all_blocks(few.step, more.step), of_all_blocks(few.device, more.device)};
+  const double block = (more.device - few.device) / (kMoreBlocks - kFewBlocks);
+  return {of_all_blocks(few.step, more.step), of_all_blocks(few.device, more.device),
+          blocks_ == repeated_ ? block : 0};
 }
 
 /// What does not grow with the batch is none of it.

@@ -32,10 +32,11 @@ class WayBounds {
   /// host's, p stages, v chunks, m micro-batches and b equal blocks of time u a step takes at least t (m + (p
   /// - 1) / v) / p, with a quarter of the fill where the schedule is zero-bubble (forward alone, a quarter of
   /// the work where blocks run forward twice), and as long as the stage with the most blocks: t + (m - 1)
-  /// ceil(b / p) u. The last stage of an interleaved pipeline may be shorter, for which 3 % are allowed. 0
-  /// where the stage is impossible. Of a model that repeats a block t is extended from the model with two of
-  /// them and that with four. Cost: one compilation and three steps of one stage, or of these two, once for
-  /// each Candidate::stage_scheme, batch, precision and `recompute`.
+  /// ceil(b / p) u, or with (b / p) u and the output layer where p divides b: then the last stage has more.
+  /// The last stage of an interleaved pipeline may be shorter, for which 3 % are allowed. 0 where the stage
+  /// is impossible. Of a model that repeats a block t is extended from the model with two of them and that
+  /// with four. Cost: one compilation and three steps of one stage, or of these two, once for each
+  /// Candidate::stage_scheme, batch, precision and `recompute`.
   double stage_rate(const Candidate& c, const Recompute& recompute);
   /// Least bytes a device holds: parameters, the optimiser's state, and what backward keeps of micro-batches
   /// under way: the first of p stages has as many as there are stages, each of its blocks. Where blocks are
@@ -66,6 +67,7 @@ class WayBounds {
   /// do not wait for their hosts, which go on issuing while a pipeline fills.
   struct StageTime {
     double step = 0, device = 0;
+    double block = 0;  ///< of `device` in one of the equal blocks; 0: unknown
   };
   using Key = std::tuple<std::string, int64_t, int, std::string>;
   template <typename Value, typename Find>
@@ -73,6 +75,7 @@ class WayBounds {
   Request stage(const Graph& graph, const Candidate& c, int64_t batch, const Recompute& recompute,
                 const ResolvedScheme& scheme) const;
   double of_all_blocks(double few, double more) const;
+  double longest_stage(const Candidate& c, const StageTime& once) const;
   StageTime find_time(const Candidate& c, const Recompute& recompute) const;
   StageTime step(const Candidate& c, const Recompute& recompute, const std::string& text,
                  int64_t micro) const;
