@@ -15,12 +15,13 @@ namespace tandem::answers {
 
 namespace {
 
-/// Stages may be unequal, so a bound that assumes equal ones needs a margin.
-constexpr double kSlack = 0.97;
+/// Stages may be unequal, so a bound that assumes equal ones needs a margin; else times do that are extended
+/// in a straight line.
+constexpr double kSlack = 0.97, kEqual = 0.99;
 /// What is outside of blocks may take more time for its arithmetic than these.
 constexpr double kLight = 0.95;
 /// Of what is outside of blocks the output layer and the loss take at least as much.
-constexpr double kOutput = 0.8;
+constexpr double kOutput = 0.9;
 /// A model of more layers takes far longer than a host needs to be ahead of its device.
 constexpr std::size_t kManyLayers = 400;
 /// An allocator rounds.
@@ -129,7 +130,8 @@ double WayBounds::stage_rate(const Candidate& c, const Recompute& recompute) {
     const double begins = c.chunks > 1 ? longest : c.zero_bubble ? once.device / 4 : once.device;
     step = std::max(step, (micro - 1) * longest + begins);
   }
-  return static_cast<double>(c.batch * c.micro_batches * c.replicas) / (kSlack * step);
+  const bool equal = c.chunks == 1 && (c.pipeline == 1 || blocks_ % c.pipeline == 0);
+  return static_cast<double>(c.batch * c.micro_batches * c.replicas) / ((equal ? kEqual : kSlack) * step);
 }
 
 /// Seconds of a micro-batch on the device that has most to do: that with the most blocks, or the last one,
