@@ -82,8 +82,9 @@ int put_section(const Arguments& arguments, const char* flag, const Rows& rows,
 }
 
 int put_regret(const Arguments& arguments, int threads) {
-  const std::vector<ValidationRow> rows = validate({}, threads, {});
-  const std::vector<RegretGrid> grids = regret_grids(rows, validate_splits({}, threads));
+  const std::vector<ValidationRow> rows = validate(arguments.words(), threads, {});
+  const std::vector<RegretGrid> grids =
+      regret_grids(rows, arguments.words().empty() ? validate_splits({}, threads) : std::vector<SplitRow>{});
   const bool csv = arguments.choice("regret", "md", {"md", "csv"}) == "csv";
   put_result(arguments, csv ? regret_csv(grids)
                             : regret_markdown(grids) +

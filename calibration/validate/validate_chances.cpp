@@ -35,6 +35,7 @@ std::optional<Contest> contest(const std::string& source, const std::string& mod
                  second.words,
                  turned ? 1 - probability : probability,
                  first.published / second.published,
+                 1,
                  a.held_out && b.held_out};
 }
 
@@ -55,15 +56,16 @@ schemes::Report report_of(const schemes::Report::Rate& rate) {
 
 /// Contests whose probability lies in [low, high).
 struct Bin {
-  int64_t contests = 0, won = 0;
-  double sum = 0;  ///< of probabilities
+  int64_t contests = 0;
+  double weight = 0, won = 0, said = 0;
   void add(const Contest& c) {
     ++contests;
-    won += c.won() ? 1 : 0;
-    sum += c.probability;
+    weight += c.weight;
+    won += c.won() ? c.weight : 0;
+    said += c.weight * c.probability;
   }
-  double mean() const { return sum / static_cast<double>(contests); }
-  double share() const { return static_cast<double>(won) / static_cast<double>(contests); }
+  double mean() const { return said / weight; }
+  double share() const { return won / weight; }
 };
 
 /// By probability: 50 % to 60 %, ... 90 % to 99 %, and above.
@@ -83,6 +85,22 @@ std::vector<Contest> held_out(const std::vector<Contest>& all) {
 std::string cells(const Bin& bin) {
   if (bin.contests == 0) return " 0 | – | – |";
   return fmt::format(" {} | {:.0f} % | {:.0f} % |", bin.contests, 100 * bin.mean(), 100 * bin.share());
+}
+
+/// Those that were wrong and surest, the most surprising first.
+std::string surprises_text(std::vector<Contest> all) {
+  constexpr std::size_t kMost = 10;
+  std::erase_if(all, [](const Contest& c) { return c.won(); });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Contest& a, const Contest& b) { return a.probability > b.probability; });
+  if (all.size() > kMost) all.resize(kMost);
+  std::string out =
+      "\nSurest and wrong, of machines:\n\n| model | first | second | said | published, first over second |\n"
+      "|---|---|---|---:|---:|\n";
+  for (const Contest& c : all)
+    out += fmt::format("| {} | {} | {} | {:.2f} % | {:.2f} |\n", c.model, c.first, c.second,
+                       100 * c.probability, c.ratio);
+  return out;
 }
 
 Bin all_of(const std::vector<Contest>& contests) {
@@ -124,18 +142,22 @@ std::vector<Contest> setting_contests(const std::vector<RegretGrid>& grids) {
     std::vector<Contestant> all;
     for (const RegretGrid::Setting& s : g.settings)
       all.push_back({s.words, s.measured, report_of(s.rate), g.file.starts_with("held_out_")});
+    const std::size_t before = out.size();
     add_pairs(g.file.substr(0, g.file.rfind('.')), g.model, all, out);
+    for (std::size_t i = before; i < out.size(); ++i)
+      out[i].weight = 1 / static_cast<double>(out.size() - before);
   }
   return out;
 }
 
 double brier_score(const std::vector<Contest>& contests) {
-  double sum = 0;
+  double sum = 0, weight = 0;
   for (const Contest& c : contests) {
     const double off = c.probability - (c.won() ? 1 : 0);
-    sum += off * off;
+    sum += c.weight * off * off;
+    weight += c.weight;
   }
-  return contests.empty() ? 0 : sum / static_cast<double>(contests.size());
+  return contests.empty() ? 0 : sum / weight;
 }
 
 std::string chances_markdown(const std::vector<Contest>& machines, const std::vector<Contest>& settings) {
@@ -146,7 +168,9 @@ std::string chances_markdown(const std::vector<Contest>& machines, const std::ve
   std::string out =
       "\n## Probabilities\n\nWhether the probability that one is faster than the other holds, as `advise` "
       "and `plan` give it: errors that both predictions have cancel. Pairs of machines are published rates "
-      "of one source that differ in the machine alone; pairs of settings are all pairs of a grid above. "
+      "of one source that differ in the machine alone; pairs of settings are all pairs of a grid above, "
+      "where "
+      "each grid counts once. "
       "\"Said\" is the mean probability of the one that is predicted faster, \"was\" how often it was. Pairs "
       "share rows, so that they are far fewer than independent ones.\n\n"
       "| probability | machines, held out | said | was | machines, all | said | was | settings | said | was "
@@ -169,7 +193,7 @@ std::string chances_markdown(const std::vector<Contest>& machines, const std::ve
   for (const Contest& c : machines) sources[c.source].push_back(c);
   for (const auto& [source, own] : sources)
     out += fmt::format("| {} |{} {:.3f} |\n", source, cells(all_of(own)), brier_score(own));
-  return out;
+  return out + surprises_text(machines);
 }
 
 }  // namespace tandem::calibration
