@@ -43,6 +43,8 @@ class Explanation {
       ways[i] = found[i].first;
       out.push_back(std::move(found[i].second));
     }
+    for (std::size_t i = 1; i < out.size(); ++i)
+      out[i].to_first = ratio_interval(out[0].report, out[i].report);
     return out;
   }
 
@@ -80,8 +82,12 @@ class Explanation {
                             {"recompute", way.saver.recompute.text()},
                             {"offload", way.saver.offload.text()}});
     own.timeline = false;
-    return {c, way.saver.recompute, way.saver.offload,
-            predict(own, c.devices, whole ? Depth::full : Depth::report)};
+    return {c,
+            way.saver.recompute,
+            way.saver.offload,
+            predict(own, c.devices, whole ? Depth::full : Depth::report),
+            {1, 1},
+            way.tight};
   }
 
   std::vector<Advice::Larger> ways_with(int64_t factor, const Candidate& c) const {

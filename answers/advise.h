@@ -19,6 +19,9 @@ struct Choice {
   Recompute recompute;
   Offload offload;
   Report report;
+  /// Of its samples/s over the first choice's; errors that both have cancel.
+  Report::Interval to_first = {1, 1};
+  bool tight = false;  ///< it comes last, as it leaves less than a tenth of a device's memory free
 };
 
 struct Advice {

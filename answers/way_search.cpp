@@ -66,8 +66,9 @@ class WaySearch {
     all_ = candidates(space_);
     for (const bool offload : {false, true}) {
       offload_ = offload;
-      for (const bool roomy : {true, false}) {
-        roomy_ = roomy;
+      for (const bool last : {false, true}) {
+        last_ = last;
+        roomy_ = !last && !search_.full_memory;
         start();
         go();
         if (search_.stopped() || best_.size() >= search_.top || tight_.empty()) break;
@@ -78,14 +79,14 @@ class WaySearch {
   }
 
  private:
-  /// All candidates wait; of a second pass those that left too little room.
+  /// All candidates wait; last of all those that left too little room.
   void start() {
     const std::set<std::size_t> again = std::move(tight_);
     waiting_.clear();
     tight_.clear();
     extra_ = kExtra;
     for (std::size_t i = 0; i < all_.size(); ++i) {
-      if (!roomy_ && again.count(i) == 0) continue;
+      if (last_ && again.count(i) == 0) continue;
       waiting_.insert({bounds_.peak_rate(all_[i]), i});
     }
   }
@@ -125,8 +126,7 @@ class WaySearch {
   /// A faster way of its shape is known, or a smaller one that divides the model as it does did not fit.
   bool beaten(const Waiting& w) {
     const auto best = best_.find(all_[w.at].shape());
-    if (best != best_.end() && (w.bound <= best->second.rate || (!roomy_ && !best->second.tight)))
-      return true;
+    if (best != best_.end() && (w.bound <= best->second.rate || (last_ && !best->second.tight))) return true;
     const WayBounds::TooBig* known = bounds_.too_big(misfit(w));
     if (known == nullptr || !known->covers(all_[w.at])) return false;
     if (known->tight) tight_.insert(w.at);
@@ -327,7 +327,7 @@ class WaySearch {
     }
     ++simulated_;
     outcome.rate = std::max(outcome.rate, r.rate);
-    const Way way{c, savers(c)[w.saver], r.rate, !roomy_};
+    const Way way{c, savers(c)[w.saver], r.rate, last_};
     const auto [at, fresh] = best_.emplace(c.shape(), way);
     // Among equals the first candidate wins, in whatever order they were judged.
     if (!fresh && (r.rate > at->second.rate || (r.rate == at->second.rate && w.at < places_[c.shape()])))
@@ -377,7 +377,9 @@ class WaySearch {
   std::set<std::size_t> tight_;                ///< candidates that would fit if they need not be roomy
   std::map<std::size_t, Outcome> outcomes_;    ///< by family
   int64_t simulated_ = 0, extra_ = kExtra;
-  bool offload_ = false, roomy_ = true, complete_ = true;
+  bool offload_ = false, complete_ = true;
+  bool last_ = false;  ///< what left too little room is taken
+  bool roomy_ = true;  ///< what leaves too little room is not
 };
 
 void WaySearch::refuse() const {

@@ -25,6 +25,7 @@ struct Search {
   std::optional<Recompute> recompute;  ///< unset: the least that makes a candidate fit
   std::optional<Offload> offload;      ///< unset: none, or the least that makes one fit where none does
   std::optional<Recipe> recipe;        ///< unset: that of each scheme
+  bool full_memory = false;            ///< ways that leave less than a tenth of it free are taken like others
   /// false: what is found has been bounded by sim::undisturbed(), not simulated.
   bool simulate = true;
   std::function<void(std::string_view)> progress;  ///< may be empty; called by one thread at a time
@@ -46,7 +47,7 @@ struct Way {
   Candidate candidate;
   Saver saver;
   double rate = 0;     ///< samples/s without noise; or an upper bound, where none is simulated
-  bool tight = false;  ///< it leaves less than a tenth of a device's memory free
+  bool tight = false;  ///< it comes last, as it leaves less than a tenth of a device's memory free
 };
 
 /// The result for one of the schemes that were asked about.
@@ -75,12 +76,12 @@ struct Ways {
 /// micro-batches are bounded and simulated by two shorter ones: a full pipeline takes the same time for each.
 /// When the second best simulated is above all bounds it is decided; ways of other shapes are then taken as
 /// they come, up to `search.top`. Of recomputation the least that lets a candidate fit is taken, of none,
-/// norms and activations, blocks. What leaves less than a tenth of the memory is taken last, and where
-/// nothing fits with offloading; a search that was given --offload leaves that as it is. At most 400
-/// candidates are simulated (40 on more than 64 devices). The result depends on `threads` in nothing. Where
-/// `search.stop` is set the search ends with what it has found, which may be nothing. Throws InputError where
-/// no candidate fits, or none exists. `bounds` are of the same question; `space` may have any devices of its
-/// system.
+/// norms and activations, blocks. What leaves less than a tenth of the memory is taken last, unless
+/// `search.full_memory`, and where nothing fits with offloading; a search that was given --offload leaves
+/// that as it is. At most 400 candidates are simulated (40 on more than 64 devices). The result depends on
+/// `threads` in nothing. Where `search.stop` is set the search ends with what it has found, which may be
+/// nothing. Throws InputError where no candidate fits, or none exists. `bounds` are of the same question;
+/// `space` may have any devices of its system.
 Ways find_ways(const Question& question, const Space& space, const Search& search, WayBounds& bounds);
 
 /// "256 samples", "1 sample".

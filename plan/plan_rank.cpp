@@ -73,11 +73,14 @@ std::vector<Influence> influences(const PlanQuestion& q, const PlanCandidate& a,
   return out;
 }
 
+/// As answers::probability_faster(): each influence is lognormal to either side, and counts by the side that
+/// changes the order.
 std::optional<double> first_beats_second(const std::vector<Influence>& influences, double ratio) {
-  double variance = 0;
-  for (const Influence& i : influences) variance += std::pow(std::log(i.high / i.low) / (2 * kNormal90), 2);
   if (!(ratio > 0) || !std::isfinite(ratio)) return std::nullopt;
-  if (!(variance > 0)) return ratio > 1 ? 1 : 0.5;
+  double variance = 0;
+  for (const Influence& i : influences)
+    variance += std::pow((ratio > 1 ? std::log(ratio / i.low) : std::log(i.high / ratio)) / kNormal90, 2);
+  if (!(variance > 0)) return ratio > 1 ? 1 : ratio < 1 ? 0 : 0.5;
   return normal_below(std::log(ratio) / std::sqrt(variance));
 }
 

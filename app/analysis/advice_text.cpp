@@ -82,7 +82,7 @@ Table choices_table(const Advice& advice) {
   if (offloads) columns.push_back({"offload"});
   columns.insert(columns.end(), {{"memory/device", true, true}, {"samples/s", true}});
   if (tokens) columns.push_back({"tokens/s", true});
-  columns.insert(columns.end(), {{"90 % interval", true, true}, {"of a step"}});
+  columns.insert(columns.end(), {{"90 % interval", true, true}, {"of the first", true, true}, {"of a step"}});
   Table table(columns);
   for (const Choice& c : advice.ranked) {
     const Report& r = c.report;
@@ -93,9 +93,12 @@ Table choices_table(const Advice& advice) {
     if (offloads) row.push_back(c.offload.text());
     row.insert(row.end(), {memory_cell(r.memory), grouped(r.rate.samples_per_second)});
     if (tokens) row.push_back(grouped(r.rate.tokens_per_second));
-    row.insert(row.end(),
-               {fmt::format("{} .. {}", grouped(r.rate.interval.low), grouped(r.rate.interval.high)),
-                time_cell(r.time.share)});
+    row.insert(
+        row.end(),
+        {fmt::format("{} .. {}", grouped(r.rate.interval.low), grouped(r.rate.interval.high)),
+         &c == &advice.ranked.front() ? "–"
+                                      : fmt::format("{:.2f} .. {:.2f}", c.to_first.low, c.to_first.high),
+         time_cell(r.time.share)});
     table.add(std::move(row));
   }
   return table;
@@ -150,6 +153,28 @@ std::string aims_lines(const Advice& advice) {
     if (!lines.empty())
       out += fmt::format("{}: {}", i + 1, i == 0 ? lines : lines.substr(0, lines.find('\n') + 1));
   }
+  return out;
+}
+
+/// How near the others are, and which are last for their memory.
+std::string others_text(const Advice& advice) {
+  if (!advice.first_beats_second) return "";
+  std::string out = fmt::format(
+      "The first is faster than the second with probability {:.0f} %, and a rate over the first's lies "
+      "within "
+      "\"of the first\" with 90 %; errors that both have cancel. Ways that may be as fast are worth a few "
+      "measured steps each: on published grids the best of five came nearer to the best than the first alone "
+      "(docs/validation/regret.md).\n",
+      100 * *advice.first_beats_second);
+  std::vector<std::size_t> tight;
+  for (std::size_t i = 0; i < advice.ranked.size(); ++i) {
+    if (advice.ranked[i].tight) tight.push_back(i + 1);
+  }
+  if (!tight.empty() && tight.size() < advice.ranked.size())
+    out += fmt::format(
+        "Last for leaving less than a tenth of the memory free, whatever the rate: {} (--full-memory ranks "
+        "by rate alone).\n",
+        fmt::join(tight, ", "));
   return out;
 }
 
@@ -217,11 +242,7 @@ std::vector<std::string> reasons(const Choice& choice, const AdviceContext& cont
 std::string advice_text(const Advice& advice, const AdviceContext& context, int columns) {
   std::string prose =
       "\nWhy the first: " + fmt::format("{}", fmt::join(reasons(advice.ranked[0], context), "; ")) + ".\n";
-  if (advice.first_beats_second)
-    prose += fmt::format(
-        "The first is faster than the second with probability {:.0f} %; errors that both have "
-        "cancel.\n",
-        100 * *advice.first_beats_second);
+  prose += others_text(advice);
   if (const MemoryUse& memory = advice.ranked[0].report.memory; memory.barely_fits())
     prose += fmt::format("The first takes {} of {} on a device. {}\n", to_text(memory.needed()),
                          to_text(memory.capacity), barely_fits_text());
@@ -270,6 +291,9 @@ NamedCells csv_row(const Choice& choice, std::size_t rank) {
           {"samples_per_second", real(r.rate.samples_per_second)},
           {"samples_per_second_low", real(r.rate.interval.low)},
           {"samples_per_second_high", real(r.rate.interval.high)},
+          {"to_first_low", real(choice.to_first.low)},
+          {"to_first_high", real(choice.to_first.high)},
+          {"tight", choice.tight ? "yes" : "no"},
           {"tokens_per_second", r.rate.tokens_per_second > 0 ? real(r.rate.tokens_per_second) : ""},
           {"bottleneck", r.bottleneck.resource},
           {"goodput_share", r.goodput ? real(r.goodput->share) : ""},
@@ -299,6 +323,9 @@ JsonWriter choice_json(const Choice& choice, std::size_t rank, const AdviceConte
       {"samples_per_second_interval",
        {{"low", r.rate.interval.low}, {"high", r.rate.interval.high}, {"level", r.rate.interval.level}}}};
   if (r.rate.tokens_per_second > 0) out["tokens_per_second"] = r.rate.tokens_per_second;
+  out["to_first_interval"] = {
+      {"low", choice.to_first.low}, {"high", choice.to_first.high}, {"level", choice.to_first.level}};
+  out["tight"] = choice.tight;
   out["memory_bytes_per_device"] = {{"total", r.memory.needed().n}, {"capacity", r.memory.capacity.n}};
   out["time_share"] = {
       {"compute", t.compute}, {"launch", t.launch}, {"exposed_communication", t.exposed_communication},

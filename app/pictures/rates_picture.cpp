@@ -32,10 +32,10 @@ void draw_rates(const std::vector<ValidationRow>& rows, const std::string& base)
   double low = 1e300, high = 0;
   for (const ValidationRow& r : rows) {
     if (!has_rate(r)) continue;
-    points.push_back({cell(r.published), cell(r.unanchored),
+    points.push_back({cell(r.published), cell(r.rate.samples_per_second),
                       std::to_string(generation_colour(r.generation) + 1), unseen_rate(r) ? "1" : "0"});
-    low = std::min({low, r.published, r.unanchored});
-    high = std::max({high, r.published, r.unanchored});
+    low = std::min({low, r.published, r.rate.samples_per_second});
+    high = std::max({high, r.published, r.rate.samples_per_second});
   }
   if (points.empty()) return;
   Gnuplot plot("rates");

@@ -71,6 +71,7 @@ Search read_search(const Arguments& arguments, const Question& question) {
       arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
   if (arguments.has("recompute")) search.recompute = arguments.value("recompute", "", parse_recompute);
   if (arguments.has("offload")) search.offload = arguments.value("offload", "", parse_offload);
+  search.full_memory = arguments.has("full-memory");
   if (arguments.has("recipe")) search.recipe = question.scheme.recipe;
   return search;
 }
@@ -187,6 +188,9 @@ std::vector<Option> advise_flags() {
        {"recompute", "off|blocks|...", "default: the least with which a candidate fits"},
        {"offload", "off|WHAT[+WHAT...]",
         "default: off, or the least with which a candidate fits if none fits"},
+       {"full-memory", "",
+        "ways that leave less than a tenth of a device's memory free are ranked by their rates too, not "
+        "last"},
        {"top", "N", "choices to show, the best of each division of the model; default 5"},
        {"threads", "N", "default: one per processor; the result does not depend on it"}});
   flags.insert(flags.end(), {{"format", "FORMAT", "text (default), json or csv"}, out_flag(), quiet_flag()});

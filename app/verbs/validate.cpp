@@ -81,6 +81,17 @@ int put_section(const Arguments& arguments, const char* flag, const Rows& rows,
   return 0;
 }
 
+int put_regret(const Arguments& arguments, int threads) {
+  const std::vector<ValidationRow> rows = validate(arguments.words(), threads, {});
+  const std::vector<RegretGrid> grids =
+      regret_grids(rows, arguments.words().empty() ? validate_splits({}, threads) : std::vector<SplitRow>{});
+  const bool csv = arguments.choice("regret", "md", {"md", "csv"}) == "csv";
+  put_result(arguments, csv ? regret_csv(grids)
+                            : regret_markdown(grids) +
+                                  chances_markdown(machine_contests(rows), setting_contests(grids)));
+  return 0;
+}
+
 int run_validate(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "md", {"md", "json"});
   const int threads = static_cast<int>(
@@ -96,10 +107,10 @@ int run_validate(const Arguments& arguments) {
   if (only("runs")) return put_section(arguments, "runs", validate_runs(threads), runs_markdown, runs_csv);
   if (only("power"))
     return put_section(arguments, "power", validate_power(threads), power_markdown, power_csv);
-  if (only("regret"))
-    return put_section(arguments, "regret",
-                       regret_grids(validate({}, threads, {}), validate_splits({}, threads)), regret_markdown,
-                       regret_csv);
+  if (only("splits"))
+    return put_section(arguments, "splits", validate_splits(arguments.words(), threads), splits_markdown,
+                       splits_csv);
+  if (only("regret")) return put_regret(arguments, threads);
   if (arguments.has("incast")) {
     put_result(arguments, incast_markdown(validate_incast()));
     return 0;
@@ -141,7 +152,11 @@ void register_validate(Registry<Verb>& registry) {
                  {"threads", "N", "default: one per processor; the result does not depend on it"},
                  {"pairs", "md|csv", "only the section about boards that differ in one thing, or its rows"},
                  {"input", "md|csv", "only the section about runs with and without input, or its rows"},
-                 {"regret", "md|csv", "only the section about choices by predictions, or its rows"},
+                 {"regret", "md|csv",
+                  "only the sections about choices by predictions and their probabilities, or the choices"},
+                 {"splits", "md|csv",
+                  "only the section about split models, or its rows; FILE: of these tables in "
+                  "calibration/data/splits"},
                  {"collectives", "md|csv", "only the section about collectives, or its rows"},
                  {"runs", "md|csv", "only the section about whole published runs, or its rows"},
                  {"power", "md|csv", "only the section about power while training, or its rows"},

@@ -199,6 +199,7 @@ struct Rate {
   double rate = 0, low = 0, high = 0;  ///< samples/s
   double unread = 0;                   ///< seconds per sample in which no device works
   std::vector<double> parts;           ///< samples/s that pass through each
+  std::vector<ErrorSource> errors;     ///< of the only part; empty with several
 };
 
 /// The anchor of a part, the same in every row of a series.
@@ -225,6 +226,7 @@ Rate rate_of(Request p, const Setting& setting, std::vector<PartAnchor>* anchors
     }
     const Report r = simulate_rate(p);
     out.parts.push_back(r.rate.samples_per_second);
+    if (setting.parts.size() == 1) out.errors = r.rate.errors;
     out.unread += part.count * part.unread;
     seconds += part.count / r.rate.samples_per_second;
     most += part.count / r.rate.interval.low;
@@ -274,11 +276,12 @@ void predict_row(ValidationRow& row, const Json& series, const Setting& setting,
   if (!known.contains(row.devices)) known.emplace(row.devices, rate_of(p, setting));
   const Rate& alone = known.at(row.devices);
   if (row.is_anchor) at_anchor.alone = alone;
-  row.unanchored = alone.rate;
-  row.rate_low = alone.low;
-  row.rate_high = alone.high;
+  row.rate.samples_per_second = alone.rate;
+  row.rate.interval.low = alone.low;
+  row.rate.interval.high = alone.high;
+  row.rate.errors = alone.errors;
   if (row.relative) {
-    row.predicted_speedup = row.is_anchor ? 0 : row.unanchored / at_anchor.alone.rate;
+    row.predicted_speedup = row.is_anchor ? 0 : row.rate.samples_per_second / at_anchor.alone.rate;
     return;
   }
   if (at_anchor.anchors.empty()) at_anchor.anchors = anchors_of(setting, anchor, at_anchor.alone);

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "calibration/validate/validate_staleness.h"
+#include "schemes/report/report.h"
 
 namespace tandem::calibration {
 
@@ -29,16 +30,16 @@ struct ValidationRow {
   bool rate_assumed = false;  ///< the absolute rate assumes a batch size or epoch count: not compared
   bool is_anchor = false;     ///< the row that its series' anchored predictions are made to meet
   double anchor_devices = 0;
-  double anchored = 0;                 ///< predicted samples/s with the anchor, 0 on a relative series
-  double unanchored = 0;               ///< predicted samples/s from datasheet and stock curves only
-  double low = 0, high = 0;            ///< interval of the anchored prediction
-  double rate_low = 0, rate_high = 0;  ///< interval of the prediction without anchor; 0 with several parts
+  double anchored = 0;         ///< predicted samples/s with the anchor, 0 on a relative series
+  schemes::Report::Rate rate;  ///< predicted from datasheet and stock curves only; its errors are
+                               ///< unknown with several parts
+  double low = 0, high = 0;    ///< interval of the anchored prediction
   double published_speedup = 0,
          predicted_speedup = 0;  ///< relative to the anchor row's rate; 0 on the anchor row
   std::string error;             ///< why no prediction could be made
   std::string left_out;          ///< parts of its source that no row covers
   double speedup_error() const { return predicted_speedup / published_speedup - 1; }
-  double rate_error() const { return unanchored / published - 1; }
+  double rate_error() const { return rate.samples_per_second / published - 1; }
 };
 
 /// Runs every series of `files` (empty = all of calibration/data/published). Series run on `threads`

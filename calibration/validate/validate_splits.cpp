@@ -60,6 +60,7 @@ void predict_split(SplitRow& row, const Json& document) {
   row.predicted = r.rate.samples_per_second;
   row.low = r.rate.interval.low;
   row.high = r.rate.interval.high;
+  row.errors = r.rate.errors;
 }
 
 SplitRow read_split(const Json& document, const Json& json) {
@@ -71,7 +72,9 @@ SplitRow read_split(const Json& document, const Json& json) {
   row.system = document.at("system").as_text();
   row.precision = json.text("precision", document.text("precision", "bf16"));
   row.held_out = !json.boolean("fitted", false);
-  row.model = json.at("model").as_text();
+  const Json* of_all = document.find("model");
+  row.model = json.text("model", of_all != nullptr ? of_all->as_text() : "");
+  if (row.model.empty()) json.at("model");
   row.devices = json.at("devices").as_int(1, 1'000'000);
   row.scheme = json.at("scheme").as_text();
   row.batch = json.at("batch").as_int(1, 1'000'000);
@@ -146,8 +149,8 @@ std::vector<SplitRow> validate_splits(const std::vector<std::string>& files, int
   std::vector<Json> documents;
   for (const std::string& name : files.empty() ? list_data(kSplits) : files) {
     documents.push_back(Json::load(find_data(kSplits, "table of split models", name)));
-    documents.back().only(
-        {"title", "source", "note", "system", "recipe", "precision", "optimizer", "recompute", "rows"});
+    documents.back().only({"title", "source", "note", "model", "system", "recipe", "precision", "optimizer",
+                           "recompute", "rows"});
   }
   std::vector<SplitRow> out;
   std::vector<Asked> asked;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "schemes/report/report.h"
 #include "schemes/setup/recompute.h"
 
 namespace tandem::calibration {
@@ -12,8 +13,9 @@ namespace tandem::calibration {
 /// Rates in samples/s of all devices.
 struct SplitPrediction {
   int64_t nodes = 1;
-  double predicted = 0;      ///< from datasheet and stock curves
-  double low = 0, high = 0;  ///< its 90 % interval
+  double predicted = 0;                      ///< from datasheet and stock curves
+  double low = 0, high = 0;                  ///< its 90 % interval
+  std::vector<schemes::ErrorSource> errors;  ///< that it comes from
   /// 40 % of the devices' peak, less the pipeline's bubble (p - 1) / (v m + p - 1); communication is free.
   double dull = 0;
   std::string failure;  ///< why no prediction could be made

@@ -19,8 +19,10 @@ std::vector<ValidationPage> validation_pages(const Comparisons& found) {
   out[0].holds += "; boards that differ in one thing; runs with and without input";
   out[0].text += pairs_markdown(found.pairs) + input_markdown(found.input);
   const std::vector<ValidationPage> more{
-      {"splits", "models split over devices, and what choosing by predictions would have cost",
-       splits_markdown(found.splits) + regret_markdown(found.regret)},
+      {"splits", "models split over devices", splits_markdown(found.splits)},
+      {"regret", "what choosing by predictions would have cost; whether probabilities hold",
+       regret_markdown(found.regret) +
+           chances_markdown(machine_contests(found.rows), setting_contests(found.regret))},
       {"runs", "device-hours of whole published runs, and what machines draw while they train",
        runs_markdown(found.runs) + power_markdown(found.power)},
       {"collectives", "times of collectives, and many senders into one port",

@@ -6,6 +6,7 @@
 
 #include "calibration/validate/collective_data.h"
 #include "calibration/validate/validate.h"
+#include "calibration/validate/validate_chances.h"
 #include "calibration/validate/validate_input.h"
 #include "calibration/validate/validate_memory.h"
 #include "calibration/validate/validate_pairs.h"

@@ -62,7 +62,7 @@ void add_speedup(Errors& to, const ValidationRow& r) {
   add(to, r.speedup_error(), r.published, r.low, r.relative ? 0 : r.high);
 }
 void add_rate(Errors& to, const ValidationRow& r) {
-  add(to, r.rate_error(), r.published, r.rate_low, r.rate_high);
+  add(to, r.rate_error(), r.published, r.rate.interval.low, r.rate.interval.high);
 }
 
 bool cnn(const ValidationRow& r) { return r.family == "cnn"; }
@@ -80,7 +80,7 @@ SchemeOrder order_of_schemes(const std::vector<ValidationRow>& rows, const std::
       continue;
     Grid& g = grids[{r.model, r.devices}];
     g.published.push_back(r.published);
-    g.predicted.push_back(r.unanchored);
+    g.predicted.push_back(r.rate.samples_per_second);
     g.deviation.push_back(r.deviation);
   }
   SchemeOrder out{system};

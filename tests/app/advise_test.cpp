@@ -9,6 +9,7 @@
 
 #include "answers/advise.h"
 #include "app/analysis/advice_text.h"
+#include "base/json.h"
 #include "sim/capacity.h"
 #include "tests/app/tool.h"
 
@@ -88,6 +89,46 @@ TEST(Advise, EverythingListedFitsAndIsRankedByItsRate) {
   }
   ASSERT_TRUE(advice.first_beats_second);
   EXPECT_GE(*advice.first_beats_second, 0.5);
+}
+
+TEST(Advise, WhatFillsTheMemoryIsLastUnlessAskedFor) {
+  std::vector<std::string> words = {"advise",         "--model",        "gpt2", "--system",
+                                    "2080ti-pcie-4x", "--global-batch", "32",   "--optimizer",
+                                    "adam",           "--format",       "json"};
+  const auto asked = [&] {
+    const auto result = tool(words);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return Json::parse(result.out, "advice");
+  };
+  const auto share = [](const Json& choice) {
+    const Json& memory = choice.at("memory_bytes_per_device");
+    return memory.at("total").as_real() / memory.at("capacity").as_real();
+  };
+  const Json roomy = asked();
+  for (const Json& c : roomy.at("choices").items()) EXPECT_EQ(c.at("tight").as_bool(), share(c) > 0.9);
+  words.push_back("--full-memory");
+  const Json full = asked();
+  const Json &first = full.at("choices").items()[0], &second = full.at("choices").items()[1];
+  const auto rate = [](const Json& choice) { return choice.at("samples_per_second").as_real(); };
+  EXPECT_GT(share(first), 0.9);
+  EXPECT_FALSE(first.at("tight").as_bool());
+  EXPECT_GT(rate(first), rate(second));
+  EXPECT_GT(rate(first), rate(roomy.at("choices").items()[0]));
+}
+
+TEST(Advise, RatesOverTheFirstsAreNarrowerThanBothIntervals) {
+  const Advice advice = Asked("bert-large", "dgx1-v100", 8, 64, exact_schemes()).answer();
+  ASSERT_GE(advice.ranked.size(), 2u);
+  EXPECT_EQ(first(advice).to_first.low, 1);
+  EXPECT_EQ(first(advice).to_first.high, 1);
+  for (std::size_t i = 1; i < advice.ranked.size(); ++i) {
+    const Report::Rate &own = advice.ranked[i].report.rate, &best = first(advice).report.rate;
+    const Report::Interval& ratio = advice.ranked[i].to_first;
+    EXPECT_LT(ratio.low, own.samples_per_second / best.samples_per_second);
+    EXPECT_GT(ratio.high, own.samples_per_second / best.samples_per_second);
+    EXPECT_GT(ratio.low, own.interval.low / best.interval.high);
+    EXPECT_LT(ratio.high, own.interval.high / best.interval.low);
+  }
 }
 
 TEST(Advise, MoreDevicesNeverMakeTheAdvisedRateWorse) {

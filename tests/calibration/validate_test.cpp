@@ -30,11 +30,13 @@ TEST(Validate, AddsTheTimesOfTheParts) {
   ASSERT_EQ(both.size(), 2u);
   EXPECT_EQ(both[0].model, "lenet5 + alexnet");
   for (std::size_t i : {0u, 1u}) {
-    EXPECT_GT(lenet[i].unanchored, alexnet[i].unanchored);
-    EXPECT_NEAR(1 / both[i].unanchored, 2 / lenet[i].unanchored + 3 / alexnet[i].unanchored,
-                1e-9 / both[i].unanchored);
+    EXPECT_GT(lenet[i].rate.samples_per_second, alexnet[i].rate.samples_per_second);
+    EXPECT_NEAR(1 / both[i].rate.samples_per_second,
+                2 / lenet[i].rate.samples_per_second + 3 / alexnet[i].rate.samples_per_second,
+                1e-9 / both[i].rate.samples_per_second);
   }
-  EXPECT_NEAR(both[1].predicted_speedup, both[1].unanchored / both[0].unanchored, 1e-12);
+  EXPECT_NEAR(both[1].predicted_speedup, both[1].rate.samples_per_second / both[0].rate.samples_per_second,
+              1e-12);
 }
 
 /// An anchor says how much faster all parts are than predicted; what no device does takes its time.
@@ -50,11 +52,11 @@ TEST(Validate, AnchorsSeveralPartsTogether) {
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_NEAR(rows[0].anchored, 50, 1e-4);
   const double unread = 0.01 * 0.2 / System::load("2080ti-pcie-4x").host().core_speed;
-  const double scale = (1.0 / 50 - unread) / (1 / rows[0].unanchored - unread);
+  const double scale = (1.0 / 50 - unread) / (1 / rows[0].rate.samples_per_second - unread);
   EXPECT_GT(scale, 1);
-  EXPECT_LT(1 / rows[1].anchored, unread + scale * (1 / rows[1].unanchored - unread))
+  EXPECT_LT(1 / rows[1].anchored, unread + scale * (1 / rows[1].rate.samples_per_second - unread))
       << "communication is not scaled";
-  EXPECT_GT(1 / rows[1].anchored, 1 / rows[1].unanchored) << "the rest is";
+  EXPECT_GT(1 / rows[1].anchored, 1 / rows[1].rate.samples_per_second) << "the rest is";
   EXPECT_LT(rows[1].low, rows[1].anchored);
   EXPECT_GT(rows[1].high, rows[1].anchored);
   EXPECT_NEAR(rows[1].predicted_speedup, rows[1].anchored / 50, 1e-9);
@@ -62,7 +64,8 @@ TEST(Validate, AnchorsSeveralPartsTogether) {
 
 TEST(Validate, GivesAPartItsOwnBatch) {
   const auto own = table("own", R"([{"model": "alexnet", "batch": 64}])"), row = table("row", R"("alexnet")");
-  EXPECT_GT(own[1].unanchored, 1.5 * row[1].unanchored) << "the gradients are summed an eighth as often";
+  EXPECT_GT(own[1].rate.samples_per_second, 1.5 * row[1].rate.samples_per_second)
+      << "the gradients are summed an eighth as often";
 }
 
 TEST(Validate, RowsMeasuredWithoutAnUpdateArePredictedWithoutOne) {

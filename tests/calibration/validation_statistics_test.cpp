@@ -22,9 +22,9 @@ ValidationRow row(int64_t devices, double published, double predicted) {
   r.anchor_devices = 1;
   r.is_anchor = devices == 1;
   r.published = published;
-  r.unanchored = r.anchored = predicted;
-  r.low = r.rate_low = 0.9 * predicted;
-  r.high = r.rate_high = 1.1 * predicted;
+  r.rate.samples_per_second = r.anchored = predicted;
+  r.low = r.rate.interval.low = 0.9 * predicted;
+  r.high = r.rate.interval.high = 1.1 * predicted;
   r.held_out = true;
   if (devices > 1) {
     r.published_speedup = published / 100;

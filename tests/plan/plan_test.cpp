@@ -54,6 +54,22 @@ TEST(Plan, IsRankedByItsAim) {
   }
 }
 
+TEST(Plan, WhatDecidesCountsByTheSideThatChangesTheOrder) {
+  PlanQuestion q = question({"dgx1-v100", "dgx-a100", "dgx-h100"}, {1, 2});
+  q.aim = Aim::cheapest;
+  const Plan plan = make_plan(q);
+  ASSERT_TRUE(plan.first_beats_second);
+  const double ratio = plan.ranked[1].value(q.aim) / plan.ranked[0].value(q.aim);
+  double variance = 0, widest = 0;
+  for (const plan::Influence& i : plan.influences) {
+    variance += std::pow(std::log(ratio / i.low), 2);
+    widest = std::max(widest, std::abs(std::log(i.low * i.high / ratio / ratio)));
+  }
+  EXPECT_GT(widest, 0.01) << "one side is wider";
+  EXPECT_NEAR(*plan.first_beats_second, 0.5 * std::erfc(-1.645 * std::log(ratio) / std::sqrt(2 * variance)),
+              1e-9);
+}
+
 TEST(Plan, DoesNotDependOnThreads) {
   PlanQuestion one = question({"dgx1-v100", "dgx-a100"}, {1, 2, 4}), three = one;
   three.threads = 3;

@@ -227,6 +227,27 @@ TEST(Interval, IsWideWhereHostsOfOneKindDiffer) {
   }
 }
 
+TEST(Interval, KernelsErrInCommonOnOneBoardMoreThanOnOneArchitecture) {
+  const Graph graph = Graph::load("resnet50");
+  const ResolvedScheme resolved = resolve_scheme("allreduce", {});
+  const auto on = [&](const char* system, int64_t batch) {
+    const System machine = System::load(system);
+    return simulate(prediction_of(graph, machine, resolved, 1, batch));
+  };
+  const Report one = on("titan-rtx-pcie-4x", 64);
+  /// Of the ratio's interval, over what it is where nothing cancels.
+  const auto left = [&](const Report& other) {
+    const auto width = [](const Report::Interval& i) { return std::log(i.high / i.low); };
+    return width(ratio_interval(one, other)) /
+           std::hypot(width(one.rate.interval), width(other.rate.interval));
+  };
+  const double board = left(on("titan-rtx-pcie-4x", 128)), turing = left(on("2080ti-pcie-4x", 64)),
+               volta = left(on("v100-pcie-8x", 64));
+  EXPECT_LT(board, 0.2);
+  EXPECT_NEAR(turing, 0.72, 0.1);
+  EXPECT_NEAR(volta, 1, 1e-6);
+}
+
 /// ResNet-50 on two nodes of p3.16xlarge, whose network is recalled.
 Report over_tcp(const char* bandwidth, int64_t batch) {
   const Graph graph = Graph::load("resnet50");
