@@ -13,7 +13,7 @@ namespace tandem::calibration {
 
 namespace {
 
-constexpr double kGood = 0.05, kWorst = 0.15;
+constexpr double kGoodRegret = 0.05, kWorstRegret = 0.15;
 constexpr std::size_t kMostShown = 10;
 
 using Grids = std::vector<const RegretGrid*>;
@@ -59,7 +59,7 @@ Losses losses(const Grids& grids) {
   const double share = 1 / static_cast<double>(grids.size());
   for (const RegretGrid* g : grids) {
     out.settings += g->settings.size();
-    out.good += g->regret() <= kGood ? 1 : 0;
+    out.good += g->regret() <= kGoodRegret ? 1 : 0;
     out.mean += share * g->regret();
     out.worst = std::max(out.worst, g->regret());
     out.of_five += share * g->regret_of_first(kFirstFive);
@@ -115,8 +115,8 @@ std::string aims_text(const Grids& all) {
       "\n| what | aim | value | |\n|---|---:|---:|---|\n"
       "| regret of the pick, mean | at most {:.0f} % | {:.1f} % | {} |\n"
       "| regret of the pick, worst | at most {:.0f} % | {:.1f} % | {} |\n",
-      100 * kGood, 100 * l.mean, verdict(l.mean, kGood), 100 * kWorst, 100 * l.worst,
-      verdict(l.worst, kWorst));
+      100 * kGoodRegret, 100 * l.mean, verdict(l.mean, kGoodRegret), 100 * kWorstRegret, 100 * l.worst,
+      verdict(l.worst, kWorstRegret));
 }
 
 std::string largest_text(Grids all) {
