@@ -78,10 +78,7 @@ class Divisions {
   bool tensor(int64_t n) {
     return known(tensor_, n, [&] { graph_.slice({.ways = static_cast<int32_t>(n)}); });
   }
-  bool stages(int64_t n) {
-    if (n > most_ || !level(n)) return false;
-    return known(stages_, n, [&] { cut_model(graph_, layers_, n); });
-  }
+  bool stages(int64_t n) { return n == 1 || (n <= most_ && level(n) && divides_into(graph_, n)); }
   bool experts(int64_t n) {
     if (graph_.dealt_elements() == 0) return n == 1;
     return known(experts_, n, [&] { graph_.slice({.experts = static_cast<int32_t>(n)}); });
@@ -118,9 +115,8 @@ class Divisions {
     return answers[n] = can;
   }
   const Graph& graph_;
-  std::vector<Lowered> layers_;
   int64_t blocks_, most_;  ///< of stages
-  std::map<int64_t, bool> tensor_, stages_, experts_, context_;
+  std::map<int64_t, bool> tensor_, experts_, context_;
 };
 
 /// One family's candidates, with settings and what they stand for.

@@ -171,6 +171,11 @@ std::vector<uint32_t> crossing(const Graph& graph, uint32_t cut) {
   return out;
 }
 
+bool divides_into(const Graph& graph, int64_t parts) {
+  const auto count = static_cast<std::size_t>(parts);
+  return places_of(graph.layers(), blocks_of(graph.layers()), count).size() + 1 >= count;
+}
+
 std::vector<LayerRange> cut_model(const Graph& graph, const std::vector<Lowered>& lowered, int64_t parts,
                                   CutBy by) {
   const auto& layers = graph.layers();

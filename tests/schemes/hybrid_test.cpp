@@ -427,6 +427,23 @@ TEST(ModelCuts, EqualBlocksAreDealtEvenly) {
   }
 }
 
+TEST(ModelCuts, AModelDividesIntoWhatItIsCutInto) {
+  for (const char* name : {"gpt2:layers=4", "resnet50", "vgg16"}) {
+    const Graph graph = Graph::load(name);
+    const auto lowered = graph.lower(1, Precision::bf16);
+    bool some = false, none = false;
+    for (int64_t parts = 1; parts <= 200; ++parts) {
+      const bool divides = divides_into(graph, parts);
+      (divides ? some : none) = true;
+      if (divides)
+        EXPECT_EQ(cut_model(graph, lowered, parts).size(), static_cast<std::size_t>(parts)) << name;
+      else
+        EXPECT_THROW(cut_model(graph, lowered, parts), InputError) << name << " " << parts;
+    }
+    EXPECT_TRUE(some && none) << name;
+  }
+}
+
 /// How many repeated blocks are in each part.
 std::vector<int> blocks_of_parts(const Graph& graph, int64_t count = 4, CutBy by = CutBy::automatic) {
   const auto parts = cut_model(graph, graph.lower(1, Precision::bf16), count, by);
