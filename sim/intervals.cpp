@@ -183,12 +183,16 @@ LinkError link_error(const Report& r, const Request& p, const Simulation& simula
     const double all = r.time.share.exposed_communication * in_quadrature(link_parts(r, p));
     return {all, all};
   }
-  const double slower = simulation.rate_if(run, kNormal90);
-  const double below = std::max(0.0, std::log(run.rate / slower)) / kNormal90;
+  const Simulated brief = simulation.brief(run);
+  /// Of the logarithm; what rounding leaves is nothing.
+  const auto error = [](double higher, double lower) {
+    const double log = std::log(higher / lower);
+    return log > 1e-9 ? log / kNormal90 : 0;
+  };
+  const double below = error(brief.rate, simulation.rate_if(brief, kNormal90));
   const double exposed = r.time.share.exposed_communication;
   if (exposed < kLittle) return {below, exposed / kNormal90};
-  const double faster = simulation.rate_if(run, -kNormal90);
-  return {below, std::max(0.0, std::log(faster / run.rate)) / kNormal90};
+  return {below, error(simulation.rate_if(brief, -kNormal90), brief.rate)};
 }
 
 std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const CostError& costs,

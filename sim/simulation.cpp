@@ -40,6 +40,12 @@ int64_t transient(const Program& program) {
   return (iterations + program.micro_batches - 1) / program.micro_batches;
 }
 
+/// Steps of which the last is like all that follow, but for noise.
+int64_t repeating(const Program& program) {
+  const int64_t whole = period(program), before = transient(program);
+  return whole == 1 ? 3 + before : (2 + (before + whole - 1) / whole) * whole;
+}
+
 /// Rounds after which asynchronous workers are out of step.
 constexpr int64_t kParting = 8;
 
@@ -166,6 +172,7 @@ BoundProgram Simulation::plan_of(int64_t micro_batches, const Cluster& cluster, 
 /// shorter steps that are not.
 Simulated Simulation::prepared(const Cluster& cluster, double scale) const {
   Simulated out = whole_steps(bound(cluster, scale));
+  out.scale = scale;
   const auto steps =
       shorter_steps(*out.program, out.program->samples_per_iteration / p_.job.batch, p_.own_executions);
   if (!steps || !is_static(*out.program)) return out;
@@ -205,9 +212,37 @@ Simulated Simulation::undisturbed(int64_t devices, bool contention) const {
     plan->disturbance = {};
     slow_down(*plan, cluster);
   }
-  const int64_t whole = period(*out.program), steps = whole == 1 ? 3 + transient(*out.program) : 2 * whole;
-  out.options.iterations = static_cast<int32_t>(steps) * out.program->micro_batches;
+  out.options.iterations = static_cast<int32_t>(repeating(*out.program)) * out.program->micro_batches;
   out.options.contention = contention;
+  evaluate_steady(out, out.options, false);
+  return out;
+}
+
+Simulated Simulation::brief(const Simulated& run) const {
+  const Program& program = *run.program;
+  Simulated out;
+  out.program = run.program;
+  out.options = run.options;
+  const bool equal = is_static(program) && !(p_.pauses.every > 0);  // steps, but for noise
+  const int64_t stages = working_roles(program), all = program.samples_per_iteration / p_.job.batch;
+  if (equal && p_.beside.empty() && !program.grid.axes.empty() && program.micro_batches == 1 &&
+      all > 4 * stages) {
+    const Cluster cluster = make_cluster(*p_.system, p_.devices);
+    out.shorter = ShorterSteps{2 * stages, 3 * stages, all};
+    out.bound.plan = plan_of(out.shorter->more, cluster, run.scale);
+    out.few = plan_of(out.shorter->few, cluster, run.scale);
+  } else {
+    out.bound.plan = run.bound.plan;
+    out.shorter = run.shorter;
+    out.few = run.few;
+  }
+  if (!equal) {
+    out.rate = run.rate;
+    return out;
+  }
+  out.options.iterations =
+      std::min(out.options.iterations, static_cast<int32_t>(repeating(program)) * program.micro_batches);
+  out.options.most_iterations = out.options.iterations;
   evaluate_steady(out, out.options, false);
   return out;
 }

@@ -23,6 +23,7 @@ struct Simulated {
   /// If shorter steps are simulated instead: the plan of `few`, and that of `more` in place of `bound`'s.
   std::optional<ShorterSteps> shorter;
   BoundProgram few;
+  double scale = 1;  ///< of compute costs
   Trace trace;
   std::vector<double> lengths;  ///< seconds of the steady steps of the optimiser, increasing
   double rate = 0;              ///< samples/s of all devices
@@ -59,7 +60,10 @@ class Simulation {
   /// The job by itself if nothing varied, and without `contention` no transfer slowed another:
   /// sim::undisturbed(), sim::quiet_throughput().
   Simulated undisturbed(int64_t devices, bool contention) const;
-  /// The result of `run` if every transfer took exp(`deviations` * its spread) times as long.
+  /// What stands for `run` to tell how its rate changes: where steps differ by noise alone a few of them, of
+  /// many micro-batches some.
+  Simulated brief(const Simulated& run) const;
+  /// The rate of `run` if every transfer took exp(`deviations` * its spread) times as long.
   double rate_if(const Simulated& run, double deviations) const;
   /// The rates of the prediction's job, which shares the machine with the others, and of those. Cost: two
   /// simulations per concurrent job and one more.
