@@ -25,7 +25,7 @@ Recipe::Composed read_composed(const Json& json) {
 
 Recipe::Host read_host(const Json& json) {
   json.only({"forward", "backward", "mixed", "experts", "micro_batch", "collective", "update", "runs_ahead",
-             "awaits_sums", "awaits_messages", "awaits_sends", "awaits_counts", "overlaps_chunks"});
+             "awaits_sums", "awaits_messages", "awaits_sends", "awaits_counts", "overlaps_chunks", "shard"});
   Recipe::Host host;
   host.forward = json.at("forward").as_time();
   host.backward = json.at("backward").as_time();
@@ -38,6 +38,7 @@ Recipe::Host read_host(const Json& json) {
   }
   if (const Json* micro = json.find("micro_batch")) host.micro_batch = micro->as_time();
   if (const Json* collective = json.find("collective")) host.collective = collective->as_time();
+  if (const Json* shard = json.find("shard")) host.shard = shard->as_time();
   const Json& update = json.at("update");
   const auto& times = update.items();
   if (times.size() != host.update.size())

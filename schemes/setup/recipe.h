@@ -25,6 +25,9 @@ struct Recipe {
     Time micro_batch = {};            ///< besides its operations, for each micro-batch: fetching it, logging
     std::array<Time, 3> update = {};  ///< to update one tensor, by how many state tensors the optimiser keeps
     Time collective = {};             ///< to issue one
+    /// For each tensor and each holder of a part of its state, where parameters are gathered after an update:
+    /// to give every part a place in the buffer that is gathered, and to copy it out.
+    Time shard = {};
     std::array<Time, 2> experts =
         {};                  ///< in place of the first two, an operation of a layer of experts; 0: as others
     bool runs_ahead = true;  ///< does not wait for the device between steps

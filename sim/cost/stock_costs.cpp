@@ -296,13 +296,23 @@ class StockCosts : public Costs {
   /// one allocator of the process.
   double issue_seconds(const Task& task, VertexId at) {
     const CostInput& in = input();
-    double seconds = issue_time(recipe_, task, in.job.precision, *in.job.optimizer).seconds();
+    double seconds = issue_time(recipe_, task, in.job.precision, *in.job.optimizer).seconds() +
+                     recipe_.host.shard.seconds() * static_cast<double>(parts(task));
     const double driven = overheads().single_process ? devices() : 1;
     if (task.pass == Pass::forward) seconds *= driven;
     if (issued_late(task) && overheads().one_launcher) seconds *= static_cast<double>(in.cluster.per_node);
     if (task.pass == Pass::backward_weights)
       seconds += kPlainOp * (driven - 1) * static_cast<double>(summed(task));
     return host_seconds(Time::from_seconds(seconds), at);
+  }
+
+  /// Parts of tensors that are gathered after an update.
+  int64_t parts(const Task& task) const {
+    const Sharding& cut = program().sharding;
+    if (task.pass != Pass::update || cut.state == 1 || cut.parameters > 1) return 0;
+    int64_t tensors = 0;
+    for (const Kernel& k : task.kernels) tensors += k.pass == Pass::update ? k.repeat : 0;
+    return tensors * cut.state;
   }
 
   double core_speed(VertexId at) const {

@@ -174,6 +174,19 @@ TEST(Host, WhatAwaitsASumIsIssuedAfterIt) {
   EXPECT_NEAR(late_updates("tf-mirrored", 4, each), 4 * sum, 0.07 * sum);  // one process for all of a node
 }
 
+TEST(Host, PartsOfTensorsAreGatheredOneByOne) {
+  const Graph graph = Graph::load("resnet50");
+  double tensors = 0;
+  for (const Layer& layer : graph.layers()) tensors += static_cast<double>(layer.parameters.size());
+  const auto seconds = [](const char* scheme, double each) {
+    return step("resnet50", scheme, 4, Precision::fp32,
+                [&](ResolvedScheme& s) { s.recipe.host.shard = Time::from_seconds(each); });
+  };
+  const double more = 4 * tensors * 1e-3 / kCoreSpeed;
+  EXPECT_NEAR(seconds("hybrid:sharding=1", 4e-3) - seconds("hybrid:sharding=1", 3e-3), more, 0.01 * more);
+  EXPECT_EQ(seconds("hybrid", 4e-3), seconds("hybrid", 0));
+}
+
 TEST(Host, OneLauncherStartsACollectiveOnEachDevice) {
   const auto seconds = [](Time collective, bool one) {
     return step("resnet50", "allreduce:overlap=off,bucket=1TiB", 4, Precision::fp32, [&](ResolvedScheme& s) {
