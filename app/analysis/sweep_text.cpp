@@ -57,12 +57,12 @@ struct Shown {
   std::function<std::string(const NamedRow&)> text;
 };
 
-std::string rate_text(const NamedRow& row) { return grouped(row.number("samples_per_second")); }
-std::string interval_text(const NamedRow& row) {
+std::string swept_rate_text(const NamedRow& row) { return grouped(row.number("samples_per_second")); }
+std::string swept_interval_text(const NamedRow& row) {
   return fmt::format("{} .. {}", grouped(row.number("samples_per_second_low")),
                      grouped(row.number("samples_per_second_high")));
 }
-std::string memory_cell(const NamedRow& row) {
+std::string swept_memory_text(const NamedRow& row) {
   MemoryUse memory;
   memory.nvidia_smi = {static_cast<int64_t>(row.number("memory_bytes"))};
   memory.capacity = {static_cast<int64_t>(row.number("memory_capacity_bytes"))};
@@ -77,8 +77,8 @@ std::vector<Shown> shown_columns(const Store& store, bool stale) {
     out.push_back(
         {{axis.column, number}, [&axis](const NamedRow& row) { return words_of(row.at(axis.column)); }});
   }
-  out.push_back({{"samples/s", true}, rate_text});
-  out.push_back({{"90 % interval", true, true}, interval_text});
+  out.push_back({{"samples/s", true}, swept_rate_text});
+  out.push_back({{"90 % interval", true, true}, swept_interval_text});
   if (stale) {
     out.push_back({{"staleness", true, true}, [](const NamedRow& row) {
                      return fmt::format("{:.2f} (max {})", row.number("staleness_mean"),
@@ -90,7 +90,7 @@ std::vector<Shown> shown_columns(const Store& store, bool stale) {
                      return fmt::format("{:.0f} %", 100 * row.number("scaling_efficiency"));
                    }});
   }
-  out.push_back({{"memory/device", true, true}, memory_cell});
+  out.push_back({{"memory/device", true, true}, swept_memory_text});
   if (store.header().depth == "full")
     out.push_back({{"bound by"}, [](const NamedRow& row) { return words_of(row.at("bottleneck")); }});
   return out;
@@ -138,7 +138,7 @@ std::string reasons_text(Store& store, int columns) {
 
 }  // namespace
 
-std::string duration_text(double seconds) {
+std::string time_left_text(double seconds) {
   const auto s = static_cast<int64_t>(seconds + 0.5);
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);

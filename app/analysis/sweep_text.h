@@ -27,6 +27,6 @@ std::string sweep_line(sweep::Store& store);
 std::string sweep_text(sweep::Store& store, const SweepView& view, int columns);
 
 /// "2 h 5 min", "40 s".
-std::string duration_text(double seconds);
+std::string time_left_text(double seconds);
 
 }  // namespace tandem::app

@@ -33,7 +33,7 @@ void only_options(const Arguments& arguments, const std::vector<Option>& flags,
 
 std::string progress_text(const sweep::Progress& p) {
   const std::string done = fmt::format("{} of {} cells", whole(p.done), whole(p.cells));
-  return p.left > 0 ? fmt::format("{}, {} left", done, duration_text(p.left)) : done;
+  return p.left > 0 ? fmt::format("{}, {} left", done, time_left_text(p.left)) : done;
 }
 
 /// The file as far as it is, and what to do where that is not to the end.
@@ -172,6 +172,26 @@ int run_sweep_verb(const Arguments& arguments) {
                                did_you_mean(what, {"show", "export", "merge"})));
 }
 
+const std::string& sweep_details() {
+  static const std::string text = [] {
+    std::vector<std::string_view> names;
+    for (const sweep::Figure& figure : sweep::figures()) names.push_back(figure.name);
+    return fmt::format(
+        "Each option of predict may have several values, parted by commas or given one by one; \"default\" "
+        "is "
+        "as if it were not given. Of --set the values stand together (nodes=1,2), and each --set is combined "
+        "with all others. Cells are kept as they are answered: after an interruption the same command goes "
+        "on.\n\nColumns of the table \"cells\": hash, position, status, reason, the options, {}, question, "
+        "report.\n\nExamples\n"
+        "  tandem sweep --model resnet50,vgg16 --system dgx1-v100,v100-pcie-8x --batch 16,32,64 --devices "
+        "1,2,4,8 --out grid.sqlite\n"
+        "  tandem sweep show grid.sqlite --sort memory_bytes --top 10\n"
+        "  tandem sweep export grid.sqlite --format csv --out grid.csv",
+        fmt::join(names, ", "));
+  }();
+  return text;
+}
+
 }  // namespace
 
 void register_sweep(Registry<Verb>& registry) {
@@ -183,16 +203,7 @@ void register_sweep(Registry<Verb>& registry) {
        .flags = sweep_flags(),
        .most_words = 10'000,
        .run = run_sweep_verb,
-       .details =
-           "Each option of predict may have several values, parted by commas or given one by one; "
-           "\"default\" "
-           "is as if it were not given. Of --set the values stand together (nodes=1,2), and each --set is "
-           "combined with all others. Cells are kept as they are answered: after an interruption the same "
-           "command goes on.\n\nExamples\n"
-           "  tandem sweep --model resnet50,vgg16 --system dgx1-v100,v100-pcie-8x --batch 16,32,64 --devices "
-           "1,2,4,8 --out grid.sqlite\n"
-           "  tandem sweep show grid.sqlite --sort memory_bytes --top 10\n"
-           "  tandem sweep export grid.sqlite --format csv --out grid.csv"});
+       .details = sweep_details()});
 }
 
 }  // namespace tandem::app
