@@ -51,14 +51,16 @@ void add_aims(const Question& q, Report& report) {
 Report predict(const Question& q, int64_t devices, Depth depth) {
   const auto start = std::chrono::steady_clock::now();
   const Request p = q.request(devices);
-  Report report = depth == Depth::rate && q.then.empty() ? simulate_rate(p) : simulate(p);
+  Report report = depth == Depth::rate && q.then.empty() ? simulate_rate(p)
+                  : depth <= Depth::fit                  ? simulate_fit(p)
+                                                         : simulate(p);
   if (report.fits && depth == Depth::full) find_bottleneck(q, report);
   note_unmeasured(q, report);
   if (const std::string label = q.system_label(); label != q.system.name())
     report.setup.inputs.emplace_back("system_label", label);
   for (const auto& [path, value] : q.sets) report.setup.inputs.emplace_back("set." + path, value);
   if (depth == Depth::full) note_idle_settings(q, report);
-  if (depth != Depth::rate) add_aims(q, report);
+  if (depth >= Depth::report) add_aims(q, report);
   report.setup.question = q.to_json();
   report.evaluation.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

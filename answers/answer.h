@@ -12,7 +12,8 @@ namespace tandem::answers {
 /// How much of an answer is computed; each depth includes those before it.
 enum class Depth : uint8_t {
   rate,    ///< samples/s with its interval and time shares; no memory, no speed-up
-  report,  ///< memory, speed-up, jobs on the same machine, goodput and time to a target
+  fit,     ///< memory, and no rate where the model does not fit
+  report,  ///< speed-up, jobs on the same machine, goodput and time to a target
   full,    ///< the bottleneck, found by perturbing the machine's resources, and the settings that have no
            ///< effect
 };
@@ -20,8 +21,9 @@ enum class Depth : uint8_t {
 /// The answer on `devices` devices. Any thread may call it at any time, also with a shared question: it
 /// writes nothing but the result. The same question gives the same report for any number of threads, except
 /// Report::Evaluation::wall_seconds. A model that does not fit gives a report with `fits` false. Cost:
-/// `report` two simulations, `full` three to ten rates more. Throws InputError: the system has too few
-/// devices, the scheme cannot run there, or the devices lack the precision.
+/// `fit` a fifth more than `rate`, `report` two simulations, `full` three to ten rates more. Throws
+/// InputError: the system has too few devices, the scheme cannot run there, or the devices lack the
+/// precision.
 Report predict(const Question& question, int64_t devices, Depth depth = Depth::full);
 /// One report for each of Question::devices, in order. At `full`, where none fits, the one with the most
 /// devices says what would help (add_remedies() in answers/fitting.h).

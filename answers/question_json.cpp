@@ -11,6 +11,7 @@
 
 #include "answers/question.h"
 #include "base/data.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 namespace tandem::answers {
@@ -72,19 +73,6 @@ JsonWriter json_of(const Option& option, const std::vector<std::string>& words) 
     return JsonWriter(Json::parse(word, std::string(option.name)));
   return option.kind() == Option::Kind::number ? number_of(word) : JsonWriter(word);
 }
-
-/// FNV-1a.
-class Hash {
- public:
-  void add(std::string_view text) {
-    for (const unsigned char c : text) value_ = (value_ ^ c) * 0x100000001b3;
-    value_ = (value_ ^ 0xff) * 0x100000001b3;  // a byte that no text holds: keeps parts apart
-  }
-  uint64_t value() const { return value_; }
-
- private:
-  uint64_t value_ = 0xcbf29ce484222325;
-};
 
 /// Contents of the file that a text names by path; "" if it names none.
 std::string content_of(const std::string& text) {

@@ -32,9 +32,13 @@ using namespace answers;
 namespace plan {
 using namespace answers;
 }
+namespace sweep {
+using namespace answers;
+}
 namespace app {
 using namespace calibration;
 using namespace plan;
+using namespace sweep;
 using namespace exec;
 }  // namespace app
 namespace tests {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "base/statistics.h"
 #include "schemes/setup/uneven_batches.h"
@@ -171,6 +172,22 @@ ScaledRun add_run(Report& r, const Request& p, const Simulation& simulation) {
   return out;
 }
 
+/// Memory, and where the model fits the rate.
+std::optional<ScaledRun> add_fit_and_run(Report& r, const Request& p, const Simulation& simulation,
+                                         Memories& memories) {
+  const Cluster cluster = make_cluster(*p.system, p.devices);
+  const auto program = simulation.program(cluster);
+  add_memory(r, memories, cluster, program);
+  note_batches(r, p, simulation, cluster);
+  r.setup.samples_per_iteration = std::llround(samples_of_all(*program));
+  r.fits = !p.check_memory || r.memory.may_fit();
+  note_memory(r, p, *program);
+  if (!r.fits) return {};
+  ScaledRun out = add_run(r, p, simulation);
+  if (out.run.program != program) add_memory(r, memories, cluster, out.run.program);  // of gathered buckets
+  return out;
+}
+
 /// For networks trained alternately (sim/networks.h).
 Report simulate_in_turn(const Request& p) {
   Report r = asked(p);
@@ -248,29 +265,31 @@ Report simulate_rate(const Request& p) {
   return r;
 }
 
+Report simulate_fit(const Request& p) {
+  if (!p.then.empty()) return simulate_in_turn(p);
+  check_arguments(p);
+  const Simulation simulation(p);
+  Report r = asked(p);
+  Memories memories(p, simulation);
+  add_fit_and_run(r, p, simulation, memories);
+  return r;
+}
+
 Report simulate(const Request& p) {
   if (!p.then.empty()) return simulate_in_turn(p);
   check_arguments(p);
   const Simulation simulation(p);
   Report r = asked(p);
-  const Cluster cluster = make_cluster(*p.system, p.devices);
-  const auto program = simulation.program(cluster);
   Memories memories(p, simulation);
-  add_memory(r, memories, cluster, program);
-  note_batches(r, p, simulation, cluster);
-  r.setup.samples_per_iteration = std::llround(samples_of_all(*program));
-  r.fits = !p.check_memory || r.memory.may_fit();
-  note_memory(r, p, *program);
-  if (!r.fits) return r;
-
-  const auto [run, scale] = add_run(r, p, simulation);
+  const std::optional<ScaledRun> fitting = add_fit_and_run(r, p, simulation, memories);
+  if (!fitting) return r;
+  const auto& [run, scale] = *fitting;
   const int64_t base = speedup_base(p, [&](int64_t devices) {
     const Cluster fewer = grown_cluster(*p.system, devices);
     return largest(memories.of(fewer, simulation.program(fewer)));
   });
   const bool same = p.devices == base && p.beside.empty();
   add_speedup(r, base, same ? run.rate : simulation.run(base, scale).rate);
-  if (run.program != program) add_memory(r, memories, cluster, run.program);  // of the gathered buckets
   if (!p.beside.empty()) r.rate.side_by_side = simulation.side_by_side(p.devices, scale, run.rate);
   return r;
 }

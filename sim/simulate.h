@@ -12,6 +12,10 @@ namespace tandem::sim {
 /// precision that the system lacks.
 Report simulate(const Request& prediction);
 
+/// Like simulate(), but skips speed-up and the rates of concurrent jobs, which cost extra simulations. Throws
+/// as simulate().
+Report simulate_fit(const Request& prediction);
+
 /// Like simulate(), but skips memory, speed-up and concurrent jobs, which cost extra simulations. Throws as
 /// simulate(), for one network.
 Report simulate_rate(const Request& prediction);

@@ -8,10 +8,16 @@
 #include <boost/version.hpp>
 
 #include "base/json_writer.h"
+#include "sweep/database.h"
 
 namespace tandem::app {
 
 std::string version() { return TANDEM_VERSION; }
+
+std::string build_name() {
+  const std::string commit = TANDEM_COMMIT;
+  return commit.empty() ? version() : version() + " commit " + commit;
+}
 
 std::string version_page(bool json) {
   const std::pair<const char*, std::string> libraries[] = {
@@ -19,7 +25,8 @@ std::string version_page(bool json) {
        fmt::format("{}.{}.{}", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100)},
       {"Eigen", fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
       {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
-      {"nlohmann-json", json_library_version()}};
+      {"nlohmann-json", json_library_version()},
+      {"SQLite", sweep::sqlite_version()}};
   JsonWriter document = {
       {"schema", "tandem-version-1"}, {"version", version()}, {"compiler", TANDEM_COMPILER}};
   const std::string commit = TANDEM_COMMIT;
@@ -30,8 +37,7 @@ std::string version_page(bool json) {
     names += fmt::format("{}{} {}", names.empty() ? "" : ", ", name, number);
   }
   if (json) return document.dump(2) + "\n";
-  return fmt::format("tandem {}{}\ncompiler {}\n{}\n", version(), commit.empty() ? "" : " commit " + commit,
-                     TANDEM_COMPILER, names);
+  return fmt::format("tandem {}\ncompiler {}\n{}\n", build_name(), TANDEM_COMPILER, names);
 }
 
 }  // namespace tandem::app

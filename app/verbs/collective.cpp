@@ -11,6 +11,7 @@
 #include "app/collective_table.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
+#include "app/pictures/draw.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "calibration/fit/collective_profile.h"

@@ -131,9 +131,9 @@ TEST(Documents, AreReachedFromTheReadme) {
 
 TEST(Documents, NameFilesThatExist) {
   static const std::regex path(R"(`((?:[a-z_]+/)+[\w.-]+\.(?:h|cpp|cu|py|json|md|csv|cmake))`)");
-  static const std::set<std::string> folders = {"app",  "base",   "calibration", "cmake", "docs",
-                                                "exec", "models", "plan",        "plots", "schemes",
-                                                "sim",  "tests",  "topologies"};
+  static const std::set<std::string> folders = {"app",  "base",   "calibration", "cmake",     "docs",
+                                                "exec", "models", "plan",        "plots",     "schemes",
+                                                "sim",  "sweep",  "tests",       "topologies"};
   int files = 0;
   for (const fs::path& document : documents()) {
     for (const std::string& name : matches(text_of(document), path)) {
@@ -246,6 +246,9 @@ TEST(Documents, CommandsOfTheQuestionsRun) {
   EXPECT_EQ(plans.size(), 1u);
   commands.insert(commands.end(), more.begin(), more.end());
   commands.insert(commands.end(), plans.begin(), plans.end());
+  const auto sweeps = commands_between("docs/sweep.md", "# Sweeps", "\n# ");
+  EXPECT_EQ(sweeps.size(), 7u);
+  commands.insert(commands.end(), sweeps.begin(), sweeps.end());
   for (const std::string& command : commands) {
     const auto result = shell(enter + command);
     EXPECT_EQ(result.status, 0) << command << "\n" << result.err;

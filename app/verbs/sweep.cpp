@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sweep/sweep.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "app/analysis/asking.h"
+#include "app/analysis/sweep_text.h"
+#include "app/console/cli.h"
+#include "app/console/interrupt.h"
+#include "app/console/output.h"
+#include "app/console/version.h"
+#include "base/text.h"
+
+namespace tandem::app {
+
+namespace {
+
+/// Throws UsageError for an option that is none of these.
+void only_options(const Arguments& arguments, const std::vector<Option>& flags,
+                  const std::set<std::string_view>& of) {
+  for (const Option& flag : flags) {
+    if (arguments.has(flag.name) && of.count(flag.name) == 0)
+      throw UsageError(fmt::format("--{} does not go with tandem sweep {}, which has --{}", flag.name,
+                                   arguments.words().empty() ? "" : arguments.words()[0],
+                                   fmt::join(of, ", --")));
+  }
+}
+
+std::string progress_text(const sweep::Progress& p) {
+  const std::string done = fmt::format("{} of {} cells", whole(p.done), whole(p.cells));
+  return p.left > 0 ? fmt::format("{}, {} left", done, time_left_text(p.left)) : done;
+}
+
+/// The file as far as it is, and what to do where that is not to the end.
+int report_outcome(const Arguments& arguments, const sweep::Outcome& outcome) {
+  sweep::Store store = sweep::Store::read(outcome.file);
+  const std::string line = sweep_line(store);
+  if (!outcome.complete) {
+    note(arguments, line + ". The same command goes on with the rest");
+    return interrupt_code();
+  }
+  note(arguments, fmt::format("{}{}", line,
+                              outcome.before > 0 && outcome.before < outcome.done
+                                  ? fmt::format(" ({} were there)", whole(outcome.before))
+                                  : ""));
+  const sweep::Value other = store.database().value("SELECT 1 FROM cells WHERE status <> 'refused' LIMIT 1");
+  const sweep::Value reason = store.database().value("SELECT reason FROM cells ORDER BY position LIMIT 1");
+  if (std::holds_alternative<std::string>(reason) && std::holds_alternative<std::monostate>(other))
+    throw InputError(fmt::format("{}: no cell could be answered; the first: {}", printable(outcome.file),
+                                 std::get<std::string>(reason)));
+  return 0;
+}
+
+int answer(const Arguments& given, const std::vector<Option>& flags) {
+  for (const char* other : {"sort", "top", "ascending", "format"}) {
+    if (given.has(other)) throw UsageError(fmt::format("--{} is for tandem sweep show", other));
+  }
+  given.required("out", "grid.sqlite");
+  check_out(given);
+  const Arguments arguments = with_question(given, flags);
+  sweep::SweepQuestion q;
+  q.header.grid = sweep::Grid::read(arguments);
+  q.header.depth = arguments.text("depth", "rate");
+  arguments.value("depth", "rate", sweep::parse_depth);
+  q.header.build = build_name();
+  q.header.shard = arguments.value("shard", "0/1", sweep::Shard::parse);
+  q.hooks = hooks(arguments);
+  q.out = arguments.text("out", "");
+  q.threads = static_cast<int>(
+      arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
+  q.stop = &interrupted;
+  catch_interrupts();
+  sweep::Outcome outcome;
+  {
+    Progress progress(arguments);
+    q.progress = [&](const sweep::Progress& p) { progress.show(progress_text(p)); };
+    outcome = sweep::answer_grid(q);
+  }
+  return report_outcome(arguments, outcome);
+}
+
+std::string the_file(const Arguments& arguments) {
+  if (arguments.words().size() != 2)
+    throw UsageError(
+        fmt::format("tandem sweep {0} takes one file: tandem sweep {0} grid.sqlite", arguments.words()[0]));
+  return arguments.words()[1];
+}
+
+int show_sweep(const Arguments& arguments, const std::vector<Option>& flags) {
+  only_options(arguments, flags, {"sort", "ascending", "top", "format", "out", "quiet"});
+  SweepView view;
+  view.sort = arguments.text("sort", view.sort);
+  view.ascending = arguments.has("ascending");
+  view.top = arguments.integer("top", view.top, 1, sweep::Grid::kMostCells);
+  const std::string format = format_of(arguments);
+  sweep::Store store = sweep::Store::read(the_file(arguments));
+  if (format == "text") {
+    put_result(arguments, sweep_text(store, view, result_columns(arguments)));
+  } else {
+    put_result(arguments, sweep_table(store, view).as(format));
+  }
+  return 0;
+}
+
+int export_sweep(const Arguments& arguments, const std::vector<Option>& flags) {
+  only_options(arguments, flags, {"format", "out", "quiet"});
+  arguments.choice("format", "csv", {"csv"});
+  check_out(arguments);
+  sweep::Store store = sweep::Store::read(the_file(arguments));
+  put_result(arguments, sweep::csv(store));
+  return 0;
+}
+
+int merge_sweeps(const Arguments& arguments, const std::vector<Option>& flags) {
+  only_options(arguments, flags, {"out", "quiet"});
+  const std::vector<std::string> files(arguments.words().begin() + 1, arguments.words().end());
+  if (files.empty())
+    throw UsageError(
+        "tandem sweep merge takes files: tandem sweep merge a.sqlite b.sqlite --out grid.sqlite");
+  arguments.required("out", "grid.sqlite");
+  check_out(arguments);
+  say_interrupts();
+  int64_t shards = 1;
+  for (const std::string& file : files)
+    shards = std::max(shards, sweep::Store::read(file).header().shard.count);
+  const sweep::Outcome outcome = sweep::merge(files, arguments.text("out", ""));
+  sweep::Store store = sweep::Store::read(outcome.file);
+  note(arguments, sweep_line(store));
+  if (outcome.complete) return 0;
+  const std::vector<std::string> missing = sweep::missing_shards(store, shards);
+  note(arguments, shards == 1 ? "cells are missing: the sweep's own command with this --out answers them"
+                              : fmt::format("cells are missing: {}", fmt::join(missing, ", ")));
+  return 1;
+}
+
+std::vector<Option> sweep_flags() {
+  std::vector<Option> out = question_options();
+  for (Option& option : out) {
+    option.repeatable = true;
+    if (option.value.empty()) option.value = "true|false";
+  }
+  out.insert(
+      out.end(),
+      {question_flag(),
+       {"out", "FILE", "the SQLite file, or of show and export the result's; goes on with one that exists"},
+       {"depth", "DEPTH",
+        "rate (default): throughput, staleness, memory; report: speed-up too, and each cell's whole "
+        "report; full: its bottleneck too"},
+       {"shard", "I/N", "only that part of the cells, 0/8 to 7/8, in its own file: grid.shard-0-of-8.sqlite"},
+       {"threads", "N", "default: one per processor; the answers do not depend on it"},
+       {"sort", "COLUMN", "show: by this column of the file, largest first; default samples_per_second"},
+       {"ascending", "", "show: smallest first"},
+       {"top", "N", "show: that many cells; default 20"},
+       {"format", "FORMAT", "show: text (default), json, csv or md; export: csv"},
+       quiet_flag()});
+  return out;
+}
+
+int run_sweep_verb(const Arguments& arguments) {
+  const std::vector<Option> flags = sweep_flags();
+  if (arguments.words().empty()) return answer(arguments, flags);
+  const std::string& what = arguments.words()[0];
+  if (what == "show") return show_sweep(arguments, flags);
+  if (what == "export") return export_sweep(arguments, flags);
+  if (what == "merge") return merge_sweeps(arguments, flags);
+  throw UsageError(fmt::format("\"{}\" is none of show, export and merge.{}", printable(what),
+                               did_you_mean(what, {"show", "export", "merge"})));
+}
+
+const std::string& sweep_details() {
+  static const std::string text = [] {
+    std::vector<std::string_view> names;
+    for (const sweep::Figure& figure : sweep::figures()) names.push_back(figure.name);
+    return fmt::format(
+        "Each option of predict may have several values, parted by commas or given one by one; \"default\" "
+        "is "
+        "as if it were not given. Of --set the values stand together (nodes=1,2), and each --set is combined "
+        "with all others. Cells are kept as they are answered: after an interruption the same command goes "
+        "on.\n\nColumns of the table \"cells\": hash, position, status, reason, the options, {}, question, "
+        "report.\n\nExamples\n"
+        "  tandem sweep --model resnet50,vgg16 --system dgx1-v100,v100-pcie-8x --batch 16,32,64 --devices "
+        "1,2,4,8 --out grid.sqlite\n"
+        "  tandem sweep show grid.sqlite --sort memory_bytes --top 10\n"
+        "  tandem sweep export grid.sqlite --format csv --out grid.csv",
+        fmt::join(names, ", "));
+  }();
+  return text;
+}
+
+}  // namespace
+
+void register_sweep(Registry<Verb>& registry) {
+  registry.add(
+      {.name = "sweep",
+       .summary = "a grid of predictions in an SQLite file: every combination of options with several values",
+       .usage = "--model A,B --system X,Y --devices N,N --out FILE [options]\n"
+                "       tandem sweep show FILE | export FILE | merge FILE... --out FILE",
+       .flags = sweep_flags(),
+       .most_words = 10'000,
+       .run = run_sweep_verb,
+       .details = sweep_details()});
+}
+
+}  // namespace tandem::app

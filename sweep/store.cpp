@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sweep/store.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tandem::sweep {
+
+namespace {
+
+std::string names_of(const std::vector<Column>& columns) {
+  std::string out;
+  for (const Column& column : columns) out += (out.empty() ? "" : ", ") + identifier(column.name);
+  return out;
+}
+
+void put_header(Database& database, const Header& header) {
+  std::string table;
+  for (const Column& column : columns(header.grid))
+    table += fmt::format("{}{} {}", table.empty() ? "" : ", ", identifier(column.name), column.type);
+  database.run(fmt::format("CREATE TABLE cells ({})", table));
+  database.run("CREATE TABLE sweep (key TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL)");
+  Statement put(database, "INSERT INTO sweep VALUES (?, ?)");
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, std::string>>{{"grid", header.grid.to_json().dump()},
+                                                        {"cells", std::to_string(header.grid.cells())},
+                                                        {"depth", header.depth},
+                                                        {"build", header.build},
+                                                        {"shard", header.shard.text()}}) {
+    put.bind({key, value});
+    put.step();
+  }
+  database.run(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplication, kSchema));
+}
+
+Header header_of(Database& database) {
+  std::unordered_map<std::string, std::string> of;
+  Statement all(database, "SELECT key, value FROM sweep");
+  while (all.step()) of[all.text(0)] = all.text(1);
+  for (const char* key : {"grid", "depth", "build", "shard"}) {
+    if (of.count(key) == 0)
+      throw InputError(fmt::format("{}: the table \"sweep\" lacks \"{}\": the file is damaged",
+                                   printable(database.file()), key));
+  }
+  Place place;
+  place.file = std::make_shared<const std::string>(database.file());
+  return {Grid::from_json(Json::parse(of["grid"], database.file())), of["depth"], of["build"],
+          Shard::parse(of["shard"], place)};
+}
+
+int64_t number(Database& database, const std::string& sql) {
+  const Value value = database.value(sql);
+  const auto* whole = std::get_if<int64_t>(&value);
+  return whole == nullptr ? 0 : *whole;
+}
+
+/// Whether nothing was written to the file yet.
+bool is_empty(Database& database) { return number(database, "SELECT count(*) FROM sqlite_schema") == 0; }
+
+void check_kind(Database& database) {
+  const std::string file = printable(database.file());
+  if (number(database, "PRAGMA application_id") != kApplication)
+    throw InputError(fmt::format("{}: is a database, but no sweep of Tandem", file));
+  if (const int64_t schema = number(database, "PRAGMA user_version"); schema != kSchema)
+    throw InputError(fmt::format(
+        "{}: was written by another version of Tandem (schema {}; this one has {}). Give another --out", file,
+        schema, kSchema));
+}
+
+/// Pages that do not belong together, before one adds to them.
+void check_pages(Database& database) {
+  const Value said = database.value("PRAGMA quick_check(1)");
+  const auto* text = std::get_if<std::string>(&said);
+  if (text == nullptr || *text != "ok")
+    throw InputError(fmt::format("{}: the file is damaged ({}); sqlite3 FILE .recover reads what is left",
+                                 printable(database.file()),
+                                 text == nullptr ? "no answer" : printable(*text)));
+}
+
+void check_exists(const std::string& file) {
+  std::error_code none;
+  if (!std::filesystem::exists(file, none))
+    throw InputError(fmt::format("{}: no such file", printable(file)));
+  if (std::filesystem::is_directory(file, none))
+    throw InputError(fmt::format("{}: is a folder, not a file", printable(file)));
+}
+
+}  // namespace
+
+std::string difference(const Header& is, const Header& other, bool shards) {
+  const auto& mine = is.grid.axes();
+  const auto& theirs = other.grid.axes();
+  const auto lacks = [](const std::vector<Axis>& in, const Axis& axis) {
+    return std::none_of(in.begin(), in.end(), [&](const Axis& a) { return a.column == axis.column; });
+  };
+  for (const Axis& axis : theirs) {
+    if (lacks(mine, axis)) return fmt::format("it does not ask about {}", axis.column);
+  }
+  for (const Axis& axis : mine) {
+    if (lacks(theirs, axis)) return fmt::format("it asks about {} too", axis.column);
+  }
+  for (std::size_t a = 0; a < mine.size(); ++a) {
+    if (!(mine[a] == theirs[a]))
+      return fmt::format("its {} is {}, not {}", mine[a].column,
+                         printable(fmt::format("{}", fmt::join(mine[a].values, ","))),
+                         printable(fmt::format("{}", fmt::join(theirs[a].values, ","))));
+  }
+  if (is.depth != other.depth) return fmt::format("its depth is {}, not {}", is.depth, other.depth);
+  if (is.build != other.build)
+    return fmt::format("tandem {} answered it, not {}: their predictions may differ", is.build, other.build);
+  if (shards && !(is.shard == other.shard))
+    return fmt::format("it is shard {}, not {}", is.shard.text(), other.shard.text());
+  return "";
+}
+
+Store::Store(std::unique_ptr<Database> database, Header header)
+    : database_(std::move(database)), header_(std::move(header)) {}
+
+Store Store::read(const std::string& file) {
+  check_exists(file);
+  auto database = std::make_unique<Database>(file, Database::Mode::read);
+  check_kind(*database);
+  Header header = header_of(*database);
+  return {std::move(database), std::move(header)};
+}
+
+Store Store::write(const std::string& file, const Header& header, bool alone) {
+  auto database = std::make_unique<Database>(file, Database::Mode::write);
+  if (alone) database->run("PRAGMA locking_mode = EXCLUSIVE");  // SQLite's log then shares no memory
+  if (!is_empty(*database)) {
+    check_kind(*database);
+    check_pages(*database);
+  }
+  database->run("PRAGMA journal_mode = WAL");
+  database->run("BEGIN IMMEDIATE");
+  if (is_empty(*database)) put_header(*database, header);
+  database->run("COMMIT");
+  Header found = header_of(*database);
+  Store out(std::move(database), std::move(found));
+  check_same(out, header);
+  return out;
+}
+
+int64_t Store::cells() { return number(*database_, "SELECT count(*) FROM cells"); }
+
+std::unordered_map<int64_t, std::string> Store::keys() {
+  std::unordered_map<int64_t, std::string> out;
+  Statement all(*database_, "SELECT position, hash FROM cells");
+  while (all.step()) out[all.integer(0)] = all.text(1);
+  return out;
+}
+
+void Store::add(const std::vector<Row>& rows) {
+  if (!insert_) {
+    std::string places;
+    for (std::size_t i = 0; i < columns().size(); ++i) places += i == 0 ? "?" : ", ?";
+    insert_.emplace(*database_, fmt::format("INSERT OR REPLACE INTO cells ({}) VALUES ({})",
+                                            names_of(columns()), places));
+  }
+  database_->run("BEGIN IMMEDIATE");
+  try {
+    for (const Row& row : rows) {
+      insert_->bind(row);
+      insert_->step();
+    }
+    database_->run("COMMIT");
+  } catch (const InputError&) {
+    insert_.reset();
+    try {
+      database_->run("ROLLBACK");
+    } catch (const InputError&) {  // SQLite made it already
+    }
+    throw;
+  }
+}
+
+std::string Store::select() const { return fmt::format("SELECT {} FROM cells", names_of(columns())); }
+
+std::vector<Row> Store::find(const std::string& key, int64_t position) {
+  if (!find_) find_.emplace(*database_, select() + " WHERE hash = ? OR position = ?");
+  find_->bind({key, position});
+  std::vector<Row> out;
+  while (find_->step()) out.push_back(find_->row());
+  return out;
+}
+
+void Store::finish() {
+  insert_.reset();
+  find_.reset();
+  try {
+    database_->run("PRAGMA journal_mode = DELETE");
+  } catch (const InputError&) {  // somebody reads it
+  }
+}
+
+void check_same(const Store& store, const Header& header) {
+  const std::string differs = difference(store.header(), header, true);
+  if (!differs.empty())
+    throw InputError(
+        fmt::format("{}: holds another sweep: {}. Give another --out, or the options of this file",
+                    printable(store.file()), differs));
+}
+
+void remove_store(const std::string& file) {
+  std::error_code none;
+  for (const char* end : {"", "-journal", "-wal", "-shm"}) std::filesystem::remove(file + end, none);
+}
+
+void replace_store(const std::string& from, const std::string& to) {
+  std::error_code error;
+  for (const std::string& file : {from, to}) {
+    if (std::filesystem::exists(file + "-wal", error))
+      throw InputError(
+          fmt::format("{}: another program reads it; close that and try again", printable(file)));
+  }
+  std::filesystem::rename(from, to, error);
+  if (error)
+    throw InputError(
+        fmt::format("{}: cannot rename it to {}: {}", printable(from), printable(to), error.message()));
+}
+
+}  // namespace tandem::sweep

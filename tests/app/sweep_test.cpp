@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verb that answers a grid: its file, what is shown of it, and what it refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "tests/app/tool.h"
+
+namespace tandem::tests {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::vector<std::string> small_sweep(const std::string& out, std::vector<std::string> more = {}) {
+  std::vector<std::string> words = {"sweep",   "--model", "lenet5",    "--system", "dgx1-v100,v100-pcie-8x",
+                                    "--batch", "8,32",    "--devices", "1,4,16",   "--out",
+                                    out};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(SweepVerb, WritesAFileThatShowAndExportRead) {
+  const Scratch scratch;
+  const std::string file = scratch.file("grid.sqlite");
+  const ChildResult result = tool(small_sweep(file));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("12 of 12 cells: 8 answered, 0 do not fit, 4 refused"));
+  EXPECT_THAT(tool(small_sweep(file, {"--quiet"})).err, "");
+
+  const ChildResult text = shell("COLUMNS=80 \"$0\" sweep show '" + file + "'");
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("model lenet5"), HasSubstr("samples/s"), HasSubstr("Refused: ")));
+  for (const std::string& line : split(text.out, '\n')) EXPECT_LE(line.size(), 80u) << line;
+  const Json json =
+      Json::parse(tool({"sweep", "show", file, "--format", "json", "--top", "3"}).out, "stdout");
+  EXPECT_EQ(json.items().size(), 3u);
+
+  const ChildResult csv = tool({"sweep", "export", file, "--format", "csv"});
+  EXPECT_THAT(csv.out,
+              StartsWith("hash,position,status,reason,model,system,devices,batch,samples_per_second,"));
+  EXPECT_EQ(split(csv.out, '\n').size(), 14u);
+}
+
+TEST(SweepVerb, SortsByAnyColumn) {
+  const Scratch scratch;
+  const std::string file = scratch.file("grid.sqlite");
+  ASSERT_EQ(tool(small_sweep(file)).status, 0);
+  const auto batches = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"sweep", "show", file, "--sort", "batch", "--format", "csv"};
+    words.insert(words.end(), more.begin(), more.end());
+    return split(tool(words).out, '\n');
+  };
+  EXPECT_THAT(batches({})[1], HasSubstr(",32,"));
+  EXPECT_THAT(batches({"--ascending"})[1], HasSubstr(",8,"));
+  const ChildResult wrong = tool({"sweep", "show", file, "--sort", "memory"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("memory_bytes"));
+}
+
+TEST(SweepVerb, TakesAQuestionsFile) {
+  const Scratch scratch;
+  const std::string question =
+      scratch.write("q.json", tool(small_predict({"--format", "json", "--batch", "8"})).out);
+  const std::string file = scratch.file("grid.sqlite");
+  const ChildResult result = tool(
+      {"sweep", "--question", question, "--scheme", "allreduce,fsdp", "--depth", "report", "--out", file});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("4 of 4 cells: 4 answered"));
+  EXPECT_THAT(tool({"sweep", "export", file}).out, HasSubstr("lenet5,dgx1-v100,2,fsdp,8,"));
+}
+
+TEST(SweepVerb, MergeSaysWhatIsMissing) {
+  const Scratch scratch;
+  const std::string file = scratch.file("grid.sqlite"), whole = scratch.file("whole.sqlite");
+  for (const char* shard : {"0/2", "1/2"}) ASSERT_EQ(tool(small_sweep(file, {"--shard", shard})).status, 0);
+  const std::string first = scratch.file("grid.shard-0-of-2.sqlite"),
+                    second = scratch.file("grid.shard-1-of-2.sqlite");
+  const ChildResult half = tool({"sweep", "merge", first, "--out", file});
+  EXPECT_EQ(half.status, 1);
+  EXPECT_THAT(half.err, HasSubstr("6 of shard 1/2"));
+  const ChildResult both = tool({"sweep", "merge", first, second, "--out", file});
+  EXPECT_EQ(both.status, 0) << both.err;
+  ASSERT_EQ(tool(small_sweep(whole)).status, 0);
+  EXPECT_EQ(tool({"sweep", "export", file}).out, tool({"sweep", "export", whole}).out);
+}
+
+/// A grid that takes minutes is stopped once its file is there.
+TEST(SweepVerb, KeepsWhatIsFinishedWhenInterrupted) {
+  const Scratch scratch;
+  const std::string file = scratch.file("grid.sqlite");
+  const ChildResult result = shell(
+      "f='" + file +
+      "'; \"$0\" sweep --model lenet5 --system dgx1-v100 --devices 1,2,3,4,5,6,7,8 --batch "
+      "$(seq -s, 1 100) --seed $(seq -s, 1 500) --out \"$f\" & "
+      "until \"$0\" sweep show \"$f\" 2>/dev/null | grep -q samples/s; do :; done; kill -TERM $!; wait $!");
+  EXPECT_EQ(result.status, 143) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("of 400,000 cells"), HasSubstr("The same command goes on")));
+  EXPECT_THAT(tool({"sweep", "show", file}).out, HasSubstr("of 400,000 cells"));
+}
+
+TEST(SweepVerb, RefusesWhatItCannotDo) {
+  const Scratch scratch;
+  const std::string file = scratch.file("grid.sqlite");
+  const auto refusal = [](std::vector<std::string> words, int status) {
+    const ChildResult result = tool(std::move(words));
+    EXPECT_EQ(result.status, status) << result.err;
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"sweep", "--model", "lenet5"}, 2), HasSubstr("--out is missing"));
+  EXPECT_THAT(refusal({"sweep", "shwo", file}, 2), HasSubstr("Did you mean show"));
+  EXPECT_THAT(refusal({"sweep", "show", file}, 3), HasSubstr("no such file"));
+  EXPECT_THAT(refusal({"sweep", "show", file, "--model", "lenet5"}, 2),
+              HasSubstr("--model does not go with"));
+  EXPECT_THAT(refusal({"sweep", "show"}, 2), HasSubstr("takes one file"));
+  EXPECT_THAT(refusal({"sweep", "merge", file}, 2), HasSubstr("--out"));
+  EXPECT_THAT(refusal(small_sweep(file, {"--shard", "2/2"}), 2), HasSubstr("numbered 0 to 1"));
+  EXPECT_THAT(refusal(small_sweep(file, {"--depth", "deep"}), 2), HasSubstr("rate, report, full"));
+  EXPECT_THAT(refusal(small_sweep(file, {"--top", "5"}), 2), HasSubstr("sweep show"));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_THAT(
+      refusal({"sweep", "--model", "lenet5", "--system", "dgx1-v100", "--devices", "64,128", "--out", file},
+              3),
+      HasSubstr("no cell could be answered; the first: "));
+}
+
+}  // namespace
+}  // namespace tandem::tests
