@@ -55,7 +55,7 @@ plan::Date clock_date() {
 double read_deadline(const std::string& text, const Place& place) {
   const bool days = !text.empty() && text.back() == 'd';
   const double seconds =
-      days ? 86400 * parse_real(std::string_view(text).substr(0, text.size() - 1), 0, 1e9, place)
+      days ? 86400 * parse_real(std::string_view(text).substr(0, text.size() - 1), -1e9, 1e9, place)
            : parse_seconds(text, place);
   if (!(seconds >= 1 && seconds <= 1000 * 365.25 * 86400))
     throw InputError(
@@ -112,6 +112,7 @@ PlanQuestion read_plan(const Arguments& arguments) {
   q.samples = arguments.integer("global-batch", 1024, 1, int64_t{1} << 40);
   if (arguments.has("precision")) q.precision = arguments.value("precision", "", parse_precision);
   if (arguments.has("schemes")) q.schemes = split_names({arguments.text("schemes", "")});
+  for (const std::string& scheme : q.schemes) resolve_scheme(scheme, option_place("schemes"));
   const std::string aim = arguments.choice("rank",
                                            arguments.has("budget")     ? "soonest"
                                            : arguments.has("deadline") ? "cheapest"
