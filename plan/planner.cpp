@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -14,6 +15,7 @@
 #include "plan/faults.h"
 #include "plan/plan_rank.h"
 #include "plan/power.h"
+#include "sim/simulate.h"
 
 namespace tandem::plan {
 
@@ -149,6 +151,9 @@ class Planner {
     space.samples = q_.samples;
     space.precisions =
         q_.precision ? std::vector{*q_.precision} : answers::usual_precisions(m.question->system);
+    for (const Precision precision : space.precisions)
+      sim::check_precision(precision, m.question->system.device(m.question->system.accelerator(0)),
+                           m.question->profile);
     space.all = true;
     Search search;
     search.top = 1;
@@ -165,22 +170,23 @@ class Planner {
          {"precision", std::string(name(m.way.candidate.precision))},
          {"recompute", m.way.saver.recompute == schemes::Recompute{} ? "" : m.way.saver.recompute.text()}},
         q_.hooks);
-    m.idle_watts = idle_power(m.question->system, m.nodes).wall().low;
+    m.idle_watts = idle_power(m.question->system, m.nodes, m.way.candidate.devices).wall().low;
     m.question->timeline = false;
     m.question->programs = std::make_shared<schemes::Programs>();  // those of the search are done with
   }
 
-  /// Each machine with the cheapest offer of each kind, in the order of the best that it can do.
+  /// Each machine with the cheapest offer of each kind, in the order of the best that it can do. A kind never
+  /// displaces another: spot machines are taken away, and a reservation must be paid for its whole term.
   void enter() {
     for (std::size_t i = 0; i < machines_.size(); ++i) {
       const Machine& m = machines_[i];
-      std::map<bool, Entry> best;  // rented, bought
+      std::map<OfferKind, Entry> best;
       for (const Offer& offer : offers_for(m.question->system, q_.market.offers)) {
         if (!(offer.kind == OfferKind::buy ? q_.market.buy : q_.market.rent)) continue;
         if (!allows(offer, m.nodes, m.way.candidate.devices)) continue;
         if (offer.kind == OfferKind::spot && !q_.market.spot) continue;
         const Entry entry{i, offer, at_least(m, &offer, Aim::cheapest)};
-        const auto [at, fresh] = best.emplace(offer.kind == OfferKind::buy, entry);
+        const auto [at, fresh] = best.emplace(offer.kind, entry);
         if (!fresh && entry.value < at->second.value) at->second = entry;
       }
       if (best.empty()) {
@@ -301,7 +307,8 @@ class Planner {
     if (q_.failures && !m.question->failures) {
       try {
         const double read = answers::checkpoint_seconds(*m.question, devices);
-        m.faults = fault_rates(m.question->system);
+        m.faults =
+            fault_rates(m.question->system, static_cast<double>(devices) / static_cast<double>(m.nodes));
         const Failures f = failures(*m.faults, Luck::expected, 0, read, true);
         *m.question = m.question->with({{"node-mtbf", hours(f.node_mtbf)},
                                         {"restart-time", fmt::format("{:.4g}s", f.restart.value_or(read))}},
@@ -353,10 +360,14 @@ class Planner {
           fmt::format("with these failures {} never gets done: a failure comes before a checkpoint "
                       "is written",
                       c.system));
-    if (!p.seconds) throw InputError(p.unknown.empty() ? "the time to the target is unknown" : p.unknown[0]);
+    // What a sample is worth is said first, and only a loss needs it.
+    if (!p.seconds)
+      throw InputError(
+          "the time to the target is unknown: " +
+          (p.target == schemes::TrainingProgress::Target::loss ? p.unknown.at(0) : p.unknown.back()));
     const Estimate useful{p.seconds_low.value_or(*p.seconds), *p.seconds,
                           p.seconds_high.value_or(*p.seconds)};
-    c.watts = power_of(c.report, m.question->system).wall();
+    c.watts = power_of(c.report, m.question->system, installed(m, c)).wall();
     c.faults = m.faults;
     if (c.report.goodput) {
       c.useful = c.report.goodput->share;
@@ -374,6 +385,13 @@ class Planner {
       if (spares > 0 && !(with.value(Aim::cheapest) < c.value(Aim::cheapest))) break;
       c = std::move(with);
     }
+  }
+
+  /// Devices in the machine, used or not: those that are paid for, and without a price those that were asked.
+  static std::optional<int64_t> installed(const Machine& m, const PlanCandidate& c) {
+    if (c.offer && c.offer->devices > 0) return devices_paid(*c.offer, c.devices);
+    const int64_t asked = devices_of(m.system).second;
+    return c.offer || asked == 0 ? std::nullopt : std::optional(asked);
   }
 
   /// Adds what failures cost to the finish, with checkpoints as often as loses least, and says them in the

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "app/analysis/plan_words.h"
 #include "base/text.h"
 #include "tests/app/svg.h"
 #include "tests/app/tool.h"
@@ -37,7 +38,7 @@ TEST(PlanPictures, ShowEachCandidateAndWhatDecides) {
     })) << rank;
   }
   EXPECT_THAT(slurp(scratch.file("p-cost.svg")), HasSubstr("dgx-h100 · "));
-  EXPECT_THAT(slurp(scratch.file("p-inputs.svg")), HasSubstr("how fast the two are"));
+  EXPECT_THAT(slurp(scratch.file("p-inputs.svg")), HasSubstr("speeds of the two"));
   const ChildResult again = tool({"plot", scratch.file("p.json"), "--out", scratch.file("again")});
   ASSERT_EQ(again.status, 0) << again.err;
   for (const char* kind : {"cost", "power", "inputs"}) {
@@ -50,6 +51,14 @@ TEST(PlanPictures, NeedAFolderBeforeTheSearchBegins) {
   const ChildResult none = ask_plan({"--systems", "dgx1-v100", "--plot", "/nosuch/p"});
   EXPECT_EQ(none.status, 3);
   EXPECT_THAT(none.err, HasSubstr("no such folder"));
+}
+
+TEST(PlanWords, BoundsOfATimeHaveOneUnit) {
+  EXPECT_EQ(app::time_text(119), "119 s");
+  EXPECT_EQ(app::time_text(560), "9.33 min");
+  EXPECT_EQ(app::time_range_text(104 * 60, 150 * 60), "1.73 h to 2.5 h");
+  EXPECT_EQ(app::time_range_text(90, 150), "1.5 min to 2.5 min");
+  EXPECT_EQ(app::time_range_text(5 * 60, 86400 * 3), "5 min to 3 d");
 }
 
 TEST(PlanAnswer, RunsWhereTheExecutorCan) {
