@@ -233,18 +233,22 @@ class Planner {
     return out;
   }
 
-  /// Goes on until `top` are predicted and no other can be among them. The front() is predicted first.
+  /// Goes on until `top` are predicted and no other can be among them, nor be the best that keeps to the
+  /// limits. The front() is predicted first.
   void predict_first() {
     const std::set<std::size_t> wanted = front();
     std::size_t next = 0;
     while (!stopped()) {
+      const double best = best_that_meets();
       std::vector<std::size_t> wave;
       for (const std::size_t m : wanted) {
         if (!machines_[m].report && wave.size() < kWave) wave.push_back(m);
       }
       for (; wave.empty() && next < entries_.size(); ++next) {
-        if (known() >= q_.top && entries_[next].value >= worst_of_top()) break;
-        if (!machines_[entries_[next].machine].report) wave.push_back(entries_[next].machine);
+        const Entry& e = entries_[next];
+        const bool of_top = known() < q_.top || e.value < worst_of_top();
+        if (!of_top && !(e.value < best)) break;
+        if (!machines_[e.machine].report && (of_top || may_meet(e))) wave.push_back(e.machine);
       }
       if (wave.empty()) break;
       base::in_parallel(wave.size(), q_.threads, [&](std::size_t i) { predict(machines_[wave[i]]); });
@@ -256,7 +260,7 @@ class Planner {
 
   /// With limits: the fewest devices that may keep to them, until one does.
   void predict_smallest() {
-    if (!q_.limits.deadline && !q_.limits.budget && !q_.limits.power) return;
+    if (!limited()) return;
     std::vector<std::size_t> by_size(machines_.size());
     for (std::size_t i = 0; i < by_size.size(); ++i) by_size[i] = i;
     const auto devices = [&](std::size_t i) { return machines_[i].way.candidate.devices; };
@@ -264,7 +268,8 @@ class Planner {
                      [&](std::size_t a, std::size_t b) { return devices(a) < devices(b); });
     for (const std::size_t i : by_size) {
       if (stopped()) return;
-      if (!machines_[i].report && may_meet(machines_[i])) {
+      const auto may = [&](const Entry& e) { return e.machine == i && may_meet(e); };
+      if (!machines_[i].report && std::any_of(entries_.begin(), entries_.end(), may)) {
         predict(machines_[i]);
         ++predicted_;
       }
@@ -275,14 +280,43 @@ class Planner {
     }
   }
 
-  /// Whether it could be in time. All machines need as many samples, since their steps are equally large.
-  bool may_meet(const Machine& m) const {
+  bool limited() const { return q_.limits.deadline || q_.limits.budget || q_.limits.power; }
+
+  /// Seconds that it takes at least; 0 before a machine was predicted. All need as many samples, since their
+  /// steps are equally large.
+  double seconds_at_least(const Machine& m) const {
     for (const Machine& other : machines_) {
-      if (!other.report || !other.report->progress || !other.report->progress->samples) continue;
-      const double seconds = *other.report->progress->samples / m.rate_at_most();
-      return !q_.limits.deadline || seconds <= *q_.limits.deadline;
+      if (other.report && other.report->progress && other.report->progress->samples)
+        return *other.report->progress->samples / m.rate_at_most();
     }
-    return true;
+    return 0;
+  }
+
+  /// Whether it could keep to the limits.
+  bool may_meet(const Entry& e) const {
+    const Machine& m = machines_[e.machine];
+    const double seconds = seconds_at_least(m);
+    if (q_.limits.deadline && seconds > *q_.limits.deadline) return false;
+    if (q_.limits.power && m.idle_watts > *q_.limits.power) return false;
+    if (!q_.limits.budget) return true;
+    if (!e.offer) return false;
+    return cost_of(*e.offer, m.nodes, m.way.candidate.devices, seconds, m.idle_watts * seconds,
+                   q_.market.ownership)
+               .needed()
+               .value <= *q_.limits.budget;
+  }
+
+  /// With limits: the least value for each sample of those predicted that keep to them; infinite if none
+  /// does. Without: 0, nothing is sought.
+  double best_that_meets() const {
+    if (!limited()) return 0;
+    double out = INFINITY;
+    for (const Entry& e : entries_) {
+      const Machine& m = machines_[e.machine];
+      if (m.report && candidate(e).meets())
+        out = std::min(out, at_least(m, e.offer ? &*e.offer : nullptr, q_.aim));
+    }
+    return out;
   }
 
   std::size_t known() const {

@@ -210,6 +210,22 @@ TEST(Plan, APartOfAMachineHasNoMoreDevices) {
   EXPECT_EQ(make_plan(q).ranked.at(0).watts, power_of(c.report, system).wall());
 }
 
+/// However few are asked for, a slower machine is not named where a faster one keeps to the limits.
+TEST(Plan, TheFirstIsTheBestThatKeepsToTheLimits) {
+  for (const bool buy : {false, true}) {
+    PlanQuestion q = question({"dgx-h100", "dgx-a100", "dgx1-v100", "rtx-5090-1x"});
+    q.market.rent = !buy, q.market.buy = buy;
+    if (buy)
+      q.limits.budget = 180'000;
+    else
+      q.limits.power = 3500;
+    q.top = 1;
+    const PlanCandidate few = make_plan(q).ranked.at(0);
+    EXPECT_TRUE(few.meets());
+    EXPECT_EQ(few.system, "dgx1-v100");
+  }
+}
+
 TEST(Plan, PowerIsKeptWithNinetyPercent) {
   PlanQuestion q = question({"dgx-a100"});
   q.market.buy = false;
