@@ -72,9 +72,11 @@ std::vector<Influence> influences(const PlanQuestion& q, const PlanCandidate& a,
     add(fmt::format("{}{} the first", rest, of), 1 / of_a.high, 1 / of_a.low);
     add(fmt::format("{}{} the second", rest, of), of_b.low, of_b.high);
   }
-  const Estimate lost_a = by_failures(a), lost_b = by_failures(b);
-  add("failures of the first", 1 / lost_a.high, 1 / lost_a.low);
-  add("failures of the second", lost_b.low, lost_b.high);
+  if (!same_machine(a, b) || !(a.finish == b.finish)) {
+    const Estimate lost_a = by_failures(a), lost_b = by_failures(b);
+    add("failures of the first", 1 / lost_a.high, 1 / lost_a.low);
+    add("failures of the second", lost_b.low, lost_b.high);
+  }
   std::stable_sort(out.begin(), out.end(),
                    [](const Influence& x, const Influence& y) { return x.high / x.low > y.high / y.low; });
   return out;

@@ -175,8 +175,9 @@ class Planner {
     m.question->programs = std::make_shared<schemes::Programs>();  // those of the search are done with
   }
 
-  /// Each machine with the cheapest offer of each kind, in the order of the best that it can do. A kind never
-  /// displaces another: spot machines are taken away, and a reservation must be paid for its whole term.
+  /// Each machine with the cheapest offer of each kind, if it can be of those within the budget, in the order
+  /// of the best that it can do. A kind never displaces another: spot machines are taken away, and a
+  /// reservation must be paid for its whole term.
   void enter() {
     for (std::size_t i = 0; i < machines_.size(); ++i) {
       const Machine& m = machines_[i];
@@ -187,7 +188,8 @@ class Planner {
         if (offer.kind == OfferKind::spot && !q_.market.spot) continue;
         const Entry entry{i, offer, at_least(m, &offer, Aim::cheapest)};
         const auto [at, fresh] = best.emplace(offer.kind, entry);
-        if (!fresh && entry.value < at->second.value) at->second = entry;
+        const auto key = [&](const Entry& e) { return std::pair(!may_meet(e), e.value); };
+        if (!fresh && key(entry) < key(at->second)) at->second = entry;
       }
       if (best.empty()) {
         entries_.push_back({i, {}, at_least(m, nullptr, q_.aim)});

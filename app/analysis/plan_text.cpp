@@ -133,7 +133,7 @@ std::string decision_text(const PlanQuestion& q, const Plan& plan) {
   }
   if (!plan.influences.empty()) {
     const std::string ratio =
-        fmt::format("{:.3g} times", plan.ranked[1].value(q.aim) / plan.ranked[0].value(q.aim));
+        fmt::format("{:.2f} times", plan.ranked[1].value(q.aim) / plan.ranked[0].value(q.aim));
     out += fmt::format("The second {}. As one input varies within its bounds, this is",
                        q.aim == Aim::soonest    ? fmt::format("takes {} as long as the first", ratio)
                        : q.aim == Aim::cheapest ? fmt::format("costs {} as much as the first", ratio)

@@ -147,7 +147,21 @@ PlanQuestion read_plan(const Arguments& arguments) {
   return q;
 }
 
-int run_plan(const Arguments& arguments) {
+std::vector<Option> plan_flags();
+
+/// Of the question in a file, what every machine is asked; --nodes replaces its number of nodes.
+Arguments asked_to_plan(const Arguments& given) {
+  FileRules rules;
+  rules.adapt = [](Values& file) {
+    std::vector<std::string> sets = file.all("set");
+    std::erase_if(sets, [](const std::string& set) { return set.starts_with("nodes="); });
+    file.set("set", sets);
+  };
+  return with_question(given, plan_flags(), rules);
+}
+
+int run_plan(const Arguments& given) {
+  const Arguments arguments = asked_to_plan(given);
   const std::string format = arguments.choice("format", "text", {"text", "json", "csv"});
   check_out(arguments);
   PlanQuestion q = read_plan(arguments);
@@ -179,7 +193,8 @@ std::vector<Option> plan_flags() {
   }
   flags.insert(
       flags.end(),
-      {{"systems", "NAME[,NAME...]",
+      {question_flag(),
+       {"systems", "NAME[,NAME...]",
         "machines to choose among: names or files; 5090-2x:1 is one of its devices"},
        {"nodes", "N[,N...]|N..M", "of each; a range tries powers of two and what is half-way; default 1"},
        {"global-batch", "N", "samples in a step of all devices together, the same for all; default 1024"},

@@ -75,6 +75,23 @@ TEST(PlanAnswer, RunsWhereTheExecutorCan) {
   EXPECT_EQ(run("mi300x-8x", "1").at("run").kind(), Json::Kind::null);
 }
 
+/// A report's question has the work; machines, numbers of nodes and ways are the plan's own.
+TEST(PlanAnswer, TakesTheWorkFromAQuestion) {
+  const Scratch scratch;
+  const ChildResult report = tool({"predict", "--model", "resnet50", "--epochs", "1", "--system", "dgx1-v100",
+                                   "--set", "nodes=2", "--devices", "16", "--batch", "8", "--format", "json",
+                                   "--quiet", "--out", scratch.file("r.json")});
+  ASSERT_EQ(report.status, 0) << report.err;
+  const std::vector<std::string> rest = {"--systems", "dgx1-v100", "--global-batch",
+                                         "256",       "--today",   "2026-11-29",
+                                         "--format",  "csv",       "--quiet"};
+  std::vector<std::string> words = {"plan", "--question", scratch.file("r.json")};
+  words.insert(words.end(), rest.begin(), rest.end());
+  const ChildResult asked = tool(words);
+  ASSERT_EQ(asked.status, 0) << asked.err;
+  EXPECT_EQ(asked.out, ask_plan({"--systems", "dgx1-v100", "--format", "csv"}).out);
+}
+
 TEST(PlanAnswer, CsvTellsTheKindAndWhatIsKept) {
   const std::string csv = ask_plan({"--systems", "dgx-a100", "--power", "1W", "--format", "csv"}).out;
   const auto lines = base::split(csv, '\n');

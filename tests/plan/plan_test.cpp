@@ -166,6 +166,11 @@ TEST(Plan, NothingBreaksEvenWhereLimitsDecide) {
 }
 
 TEST(Plan, TwoOffersForOneMachineDoNotDifferInSpeed) {
+  {
+    PlanQuestion rent = question({"dgx-h100"});
+    rent.market.buy = false;  // on demand and reserved
+    EXPECT_EQ(make_plan(rent).first_beats_second, 0.5);
+  }
   PlanQuestion q = question({"dgx-h100"});
   q.aim = Aim::cheapest;
   const Plan plan = make_plan(q);
@@ -309,6 +314,23 @@ TEST(Plan, PredictGivesTheFinishOfEveryOffer) {
 TEST(Plan, ASystemAskedTwiceIsOneMachine) {
   EXPECT_EQ(make_plan(question({"dgx-a100", "dgx-a100"})).priced, 1);
   EXPECT_THROW(make_plan(question({"dgx-a100", "nosuch"})), InputError);
+}
+
+/// Written off over fewer years it costs a run more, but less must be at hand.
+TEST(Plan, AmongOffersOfAKindThatWithinTheBudgetIsTaken) {
+  PlanQuestion q = question({"dgx-a100"});
+  const std::string rest =
+      R"("seller": "me", "system": "dgx-a100", "kind": "buy", "date": "2026-01", "source": "a quote")";
+  q.market.offers =
+      offers_from_json(Json::parse(R"({"offers": {"long": {"capital": 100000, "years": 8, )" + rest +
+                                       R"(}, "short": {"capital": 90000, "years": 2, )" + rest + "}}}",
+                                   "offers.json"),
+                       q.market.today);
+  EXPECT_EQ(make_plan(q).ranked.at(0).offer->name, "long");
+  q.limits.budget = 95'000;
+  const PlanCandidate c = make_plan(q).ranked.at(0);
+  EXPECT_EQ(c.offer->name, "short");
+  EXPECT_TRUE(c.meets());
 }
 
 TEST(Plan, ACommitmentIsPaidWhole) {
