@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 
 #include "answers/failures.h"
@@ -77,9 +78,10 @@ class Planner {
       if (std::find(systems.begin(), systems.end(), system) == systems.end()) systems.push_back(system);
     }
     std::vector<std::vector<Machine>> found(systems.size());
-    say(fmt::format("pricing {} system{} with {} number{} of nodes ...", systems.size(),
-                    systems.size() == 1 ? "" : "s", q_.nodes.size(), q_.nodes.size() == 1 ? "" : "s"));
-    base::in_parallel(systems.size(), q_.threads, [&](std::size_t i) { found[i] = machines(systems[i]); });
+    const std::size_t all = systems.size() * q_.nodes.size();
+    tell_priced(0, all);
+    base::in_parallel(systems.size(), q_.threads,
+                      [&](std::size_t i) { found[i] = machines(systems[i], all); });
     for (auto& of_system : found) {
       for (Machine& m : of_system) {
         plan_.ways += m.ways;
@@ -92,7 +94,13 @@ class Planner {
     }
   }
 
-  std::vector<Machine> machines(const std::string& system) const {
+  void tell_priced(std::size_t more, std::size_t all) {
+    const std::scoped_lock lock(telling_);
+    priced_ += more;
+    say(fmt::format("bounded {} of {} machines ...", priced_, all));
+  }
+
+  std::vector<Machine> machines(const std::string& system, std::size_t all) {
     std::vector<Machine> out;
     std::optional<Question> first;
     std::unique_ptr<WayBounds> bounds;
@@ -114,6 +122,7 @@ class Planner {
         m.why_not = e.what();
       }
       out.push_back(std::move(m));
+      tell_priced(1, all);
     }
     std::reverse(out.begin(), out.end());
     return out;
@@ -505,6 +514,8 @@ class Planner {
   std::vector<Machine> machines_;
   std::vector<Entry> entries_;
   int64_t predicted_ = 0;
+  std::size_t priced_ = 0;
+  std::mutex telling_;  ///< guards priced_ and progress
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ enum class CutBy : uint8_t { automatic, equal, cost };
 std::vector<LayerRange> cut_model(const Graph& graph, const std::vector<Lowered>& layers, int64_t parts,
                                   CutBy by = CutBy::automatic);
 
-/// Whether cut_model() can divide the graph into so many parts. O(layers).
+/// Whether cut_model() can divide the graph into that many parts. O(layers).
 bool divides_into(const Graph& graph, int64_t parts);
 
 /// Layers before `cut` that are read at or after it, inputs apart: what goes from one part to the next.
