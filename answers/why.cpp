@@ -269,7 +269,7 @@ std::string unlike_counts(const Report& a, const Report& b) {
   const Report::Interval interval = ratio_interval(a, b);
   return fmt::format(
       "{}: {} device{} {} {} against {} ({} -> {} samples/s; ratio {:.2f}, 90 % interval {:.2f} .. {:.2f}), "
-      "{:.2f}x a device",
+      "{:.2f}x for each device",
       report_input(b, "model"), b.setup.devices, b.setup.devices == 1 ? " is" : "s are", change(ratio),
       place_of(b, a), a.setup.devices, grouped(a.rate.samples_per_second), grouped(b.rate.samples_per_second),
       ratio, interval.low, interval.high, each);

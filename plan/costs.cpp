@@ -12,9 +12,7 @@ namespace {
 
 /// How many times the price is paid.
 double units_paid(const Offer& offer, int64_t nodes, int64_t devices) {
-  if (offer.devices == 0) return static_cast<double>(nodes);
-  const int64_t bought = (devices + offer.multiple - 1) / offer.multiple * offer.multiple;
-  return static_cast<double>((bought + offer.devices - 1) / offer.devices);
+  return static_cast<double>(offer.devices == 0 ? nodes : devices_paid(offer, devices) / offer.devices);
 }
 
 void add_rent(const Offer& offer, double price, const Estimate& hours, Cost& out) {
@@ -97,6 +95,12 @@ Ownership Ownership::from_json(const Json& document, const Ownership& base) {
 
 Ownership Ownership::load() { return from_json(Json::load(data_root() + "/plan/ownership.json"), {}); }
 
+int64_t devices_paid(const Offer& offer, int64_t devices) {
+  TANDEM_CHECK(offer.devices > 0);
+  const int64_t together = std::max(offer.devices, offer.multiple);  // one divides the other
+  return (devices + together - 1) / together * together;
+}
+
 bool allows(const Offer& offer, int64_t nodes, int64_t devices) {
   if (offer.most_nodes > 0 && nodes > offer.most_nodes) return false;
   return offer.most_devices == 0 || devices <= nodes * offer.most_devices;
@@ -108,7 +112,7 @@ Cost cost_of(const Offer& offer, int64_t nodes, int64_t devices, const Estimate&
   Cost out;
   const Estimate hours = seconds * (1.0 / 3600);
   const double units = units_paid(offer, nodes, devices), price = offer.usd * units;
-  const auto paid = static_cast<int64_t>(units) * offer.devices;
+  const int64_t paid = offer.devices == 0 ? 0 : devices_paid(offer, devices);
   if (paid > devices)
     out.notes.push_back(
         fmt::format("{} devices are paid for, as {} sells them, and {} used", paid, offer.seller, devices));

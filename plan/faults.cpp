@@ -41,15 +41,15 @@ const Device& accelerator_of(const System& system) { return system.device(system
 
 }  // namespace
 
-FaultRates fault_rates(const System& system) {
+FaultRates fault_rates(const System& system, std::optional<double> devices) {
   bool own = false;
   const Device& device = accelerator_of(system);
   const Json document = faults_of(device.name, own);
   document.only({"summary", "devices", "device_mtbf_hours", "restart_seconds", "repair_hours"});
   FaultRates out;
   out.kind = document.at("summary").as_text();
-  const auto devices = static_cast<double>(system.accelerators().size());
-  out.node_mtbf = read_sourced(document, "device_mtbf_hours", 1, 1e9) * (3600 / devices);
+  out.devices = devices.value_or(static_cast<double>(system.accelerators().size()));
+  out.node_mtbf = read_sourced(document, "device_mtbf_hours", 1, 1e9) * (3600 / out.devices);
   out.restart = read_sourced(document, "restart_seconds", 0, 1e7);
   out.repair = read_sourced(document, "repair_hours", 0, 1e6) * 3600.0;
   out.source = document.at("device_mtbf_hours").at("source").as_text();

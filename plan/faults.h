@@ -2,6 +2,7 @@
 #pragma once
 // How often machines fail and how long that costs, as data (plan/faults/*.json): defaults for --node-mtbf and
 // what belongs to it, where the user knows nothing better.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace tandem::plan {
 /// Of one kind of machine. Seconds.
 struct FaultRates {
   std::string kind;    ///< "servers of H100 and H200"
+  double devices = 1;  ///< of the node
   Estimate node_mtbf;  ///< of a node: between interruptions that nobody planned, of all causes
   Estimate restart;    ///< from a failure until the job computes again, without reading a checkpoint
   Estimate repair;     ///< in which a failed node is away; the mean, which few long repairs dominate
@@ -21,10 +23,11 @@ struct FaultRates {
   std::vector<std::string> notes;  ///< one sentence each, such as which neighbour's figures these are
 };
 
-/// Of a system: of its accelerators, or where nobody has published any of those, of GPU servers of all kinds;
+/// Of nodes of a system in which that many devices train (default: all that a node has; a mean over nodes):
+/// rates of its accelerators, or where nobody has published any of those, of GPU servers of all kinds;
 /// `notes` then says so. A node's rate is proportional to its devices. O(files). Throws InputError for a data
 /// file that cannot be read.
-FaultRates fault_rates(const System& system);
+FaultRates fault_rates(const System& system, std::optional<double> devices = {});
 
 /// Of spot machines whose seller does not say how often they are taken away (plan/spot.json).
 struct SpotRates {

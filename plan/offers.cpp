@@ -36,6 +36,7 @@ std::string read_words(const Json& json) {
   if (std::any_of(text.begin(), text.end(),
                   [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
     json.fail(fmt::format("\"{}\" has control characters: write one line of plain text", printable(text)));
+  if (text.find_first_not_of(' ') == std::string::npos) json.fail("must not be empty");
   return text;
 }
 
@@ -222,9 +223,9 @@ std::string describe(const Offer& offer, const Date& today) {
   const bool buy = offer.kind == OfferKind::buy;
   std::string of = offer.devices == 0 ? "a node" : "a device";
   if (offer.devices > 1) of = fmt::format("{} devices", offer.devices);
-  return fmt::format("{} {} {}, {}{} for {}, price of {}, {}", offer.seller,
-                     offer.system.empty() ? offer.device : offer.system, to_text(offer.kind), offer.as_given,
-                     buy ? "" : "/h", of, offer.date.text(), age_text(offer.date, today));
+  return fmt::format("{}, {} {}: {}{} for {}; price of {}, {}", offer.seller,
+                     offer.system.empty() ? offer.device : offer.system, buy ? "to buy" : to_text(offer.kind),
+                     offer.as_given, buy ? "" : "/h", of, offer.date.text(), age_text(offer.date, today));
 }
 
 }  // namespace tandem::plan

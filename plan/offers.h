@@ -83,6 +83,9 @@ struct Cost {
 Cost cost_of(const Offer& offer, int64_t nodes, int64_t devices, const Estimate& seconds,
              const Estimate& joules, const Ownership& ownership);
 
+/// Devices that are paid for where `devices` are used. Requires a price of devices.
+int64_t devices_paid(const Offer& offer, int64_t devices);
+
 /// Whether that many can be had, as far as the offer says.
 bool allows(const Offer& offer, int64_t nodes, int64_t devices);
 
@@ -99,7 +102,7 @@ std::vector<Offer> offers_from_json(const Json& document, const Date& today);
 /// system (--set) makes no difference.
 std::vector<Offer> offers_for(const System& system, const std::vector<Offer>& offers);
 
-/// "AWS p5.48xlarge on demand, 55.04 USD/h a node, price of 2025-03-01, 20 months old".
+/// "AWS, p5.48xlarge on-demand: 55.04 USD/h for a node; price of 2025-03-01, 20 months old".
 std::string describe(const Offer& offer, const Date& today);
 
 }  // namespace tandem::plan

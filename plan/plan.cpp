@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <regex>
 #include <set>
 
 #include "base/text.h"
@@ -38,6 +41,27 @@ double PlanCandidate::value(Aim aim) const {
   return cost ? cost->total().value : INFINITY;
 }
 
+namespace {
+
+/// A number in which commas, spaces or underscores may group thousands. Throws InputError for what could be
+/// read in two ways: in "8,5" and "8.000" the mark is a decimal point to some and groups thousands to others.
+double read_grouped(const std::string& text, bool scaled, const Place& place) {
+  static const std::regex plain(R"(\d*\.?\d*)"), groups(R"(\d{1,3}([,_ ]\d{3})+(\.\d*)?)"),
+      thousands(R"(\d{1,3}\.\d{3})");
+  if ((!std::regex_match(text, plain) && !std::regex_match(text, groups)) ||
+      (!scaled && std::regex_match(text, thousands)))
+    throw InputError(place,
+                     fmt::format("\"{}\" can be read in two ways: write thousands as 8000 or 8,000 and "
+                                 "a half as 0.5",
+                                 text));
+  std::string digits;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(digits),
+               [](char c) { return c == '.' || (c >= '0' && c <= '9'); });
+  return answers::parse_real(digits, 0, 1e15, place);
+}
+
+}  // namespace
+
 std::vector<int64_t> parse_nodes(std::string_view text, const Place& place) {
   std::set<int64_t> out;
   for (const std::string& part : base::split(text, ',')) {
@@ -46,6 +70,8 @@ std::vector<int64_t> parse_nodes(std::string_view text, const Place& place) {
       out.insert(answers::parse_integer(part, 1, kMostNodes, place));
       continue;
     }
+    if (dots == 0 || dots + 2 == part.size())
+      throw InputError(place, fmt::format("\"{}\" is no range: write both ends, such as 1..64", part));
     const int64_t first = answers::parse_integer(part.substr(0, dots), 1, kMostNodes, place);
     const int64_t last = answers::parse_integer(part.substr(dots + 2), 1, kMostNodes, place);
     if (last < first)
@@ -56,13 +82,10 @@ std::vector<int64_t> parse_nodes(std::string_view text, const Place& place) {
 }
 
 double parse_dollars(std::string_view text, const Place& place) {
-  std::string rest;
-  for (const char c : text) {
-    if (c != ',' && c != ' ' && c != '_') rest += c;
-  }
-  const auto end = rest.find_first_not_of("0123456789.");
-  const std::string number = rest.substr(0, end);
-  std::string unit = end == std::string::npos ? "" : rest.substr(end);
+  const auto end = std::min(text.size(), text.find_first_not_of("0123456789., _"));
+  const auto digits = text.substr(0, end).find_last_not_of(' ') + 1;
+  const std::string number(text.substr(0, digits));
+  std::string unit(text.substr(end));
   double scale = 1;
   for (const auto& [letter, factor] : {std::pair{'k', 1e3}, std::pair{'M', 1e6}, std::pair{'G', 1e9}}) {
     if (unit.empty() || unit[0] != letter) continue;
@@ -70,12 +93,14 @@ double parse_dollars(std::string_view text, const Place& place) {
     unit.erase(0, 1);
     break;
   }
-  if (unit != "USD")
-    throw InputError(place, fmt::format("\"{}\" is no sum in US dollars: write 8000USD, 50kUSD or 2MUSD{}",
-                                        base::printable(std::string(text)),
-                                        unit.empty() ? "" : "; other currencies are not converted"));
-  const double value = answers::parse_real(number, 0, 1e15, place) * scale;
-  if (!(value > 0)) throw InputError(place, "a budget is above 0");
+  const bool other = !unit.empty() && unit.find_first_of("0123456789.+-") == std::string::npos;
+  if (unit != "USD" || number.empty())
+    throw InputError(place,
+                     fmt::format("\"{}\" is no sum in US dollars: write 8000USD, 50kUSD or 2MUSD{}",
+                                 base::printable(std::string(text)),
+                                 other && unit != "USD" ? "; other currencies are not converted" : ""));
+  const double value = read_grouped(number, scale > 1, place) * scale;
+  if (!(value > 0)) throw InputError(place, fmt::format("\"{}\" is not above 0", std::string(text)));
   return value;
 }
 

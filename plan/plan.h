@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A plan: what to buy or rent for a training, how to train on it, when it is done and what it costs.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -85,14 +86,15 @@ struct PlanCandidate {
   std::optional<FaultRates> faults;  ///< published ones that count; unset: the training's own, or none
   std::optional<answers::Failures> failures;  ///< what these mean under the offer, as `question` has them
   double useful = 1;                          ///< share of the time that failures leave
-  double in_time = 1, in_budget = 1;          ///< probabilities; 1 where no limit is set
-  bool in_power = true;
+  /// Probabilities of keeping to a limit; 1 where none is set.
+  double in_time = 1, in_budget = 1, in_power = 1;
   std::vector<std::string> notes;
   bool bought() const { return offer && offer->kind == OfferKind::buy; }
   /// In the unit of the aim: seconds, USD or joules.
   double value(Aim aim) const;
   /// It keeps to all limits with 90 % probability.
-  bool meets() const { return in_time >= 0.9 && in_budget >= 0.9 && in_power; }
+  bool meets() const { return in_limits() >= 0.9; }
+  double in_limits() const { return std::min({in_time, in_budget, in_power}); }
 };
 
 /// A machine that is no candidate.
@@ -104,7 +106,7 @@ struct LeftOut {
 
 /// What would make the second candidate the first, one thing changed at a time.
 struct BreakEven {
-  std::string what;   ///< "the price of the second"
+  std::string what;   ///< "price of 1 x dgx-h100 (buy)"
   double factor = 1;  ///< it must be this many times what it is
 };
 

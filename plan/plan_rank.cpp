@@ -37,6 +37,11 @@ Estimate by_failures(const PlanCandidate& c) {
   return {c.finish.low / c.finish.value / low, 1, c.finish.high / c.finish.value / high};
 }
 
+/// Under two offers.
+bool same_machine(const PlanCandidate& a, const PlanCandidate& b) {
+  return a.system == b.system && a.nodes == b.nodes;
+}
+
 std::string words(const PlanCandidate& c) {
   return fmt::format("{} x {}{}", c.nodes, c.system,
                      c.offer ? fmt::format(" ({})", to_text(c.offer->kind)) : "");
@@ -49,25 +54,29 @@ std::vector<Influence> influences(const PlanQuestion& q, const PlanCandidate& a,
   const auto add = [&](std::string what, double low, double high) {
     if (high / low > 1.001) out.push_back({std::move(what), ratio * low, ratio * high});
   };
-  // Of the rates, errors in common cancel.
+  // Of the rates, errors in common cancel; all of them, where two offers are for one machine.
   const schemes::Report::Interval rates = schemes::ratio_interval(b.report, a.report);
   const double rate = a.report.rate.samples_per_second / b.report.rate.samples_per_second;
-  if (rates.low > 0) add("how fast the two are", rates.low / rate, rates.high / rate);
+  if (rates.low > 0 && !same_machine(a, b)) add("speeds of the two", rates.low / rate, rates.high / rate);
   const Estimate of_a = over_value(without_time(q, a)), of_b = over_value(without_time(q, b));
   const bool energy = q.aim == Aim::least_energy;
-  const std::string rest = energy ? "power" : "costs besides its time";
+  const std::string rest = energy ? "power" : "cost of owning";
   // What owning costs, or a kind of machine draws, is as uncertain for one as for the other.
   const bool alike = energy ? a.system == b.system : a.offer && b.offer && a.offer->kind == b.offer->kind;
   if (alike) {
     const auto [low, high] = std::minmax({of_b.low / of_a.low, of_b.high / of_a.high});
-    add(energy ? "what such machines draw" : "what owning costs", std::min(1.0, low), std::max(1.0, high));
+    add(energy ? "power of such machines" : "cost of owning such machines", std::min(1.0, low),
+        std::max(1.0, high));
   } else {
-    add(rest + " of the first", 1 / of_a.high, 1 / of_a.low);
-    add(rest + " of the second", of_b.low, of_b.high);
+    const std::string_view of = energy ? " of" : "";
+    add(fmt::format("{}{} the first", rest, of), 1 / of_a.high, 1 / of_a.low);
+    add(fmt::format("{}{} the second", rest, of), of_b.low, of_b.high);
   }
-  const Estimate lost_a = by_failures(a), lost_b = by_failures(b);
-  add("failures of the first", 1 / lost_a.high, 1 / lost_a.low);
-  add("failures of the second", lost_b.low, lost_b.high);
+  if (!same_machine(a, b) || !(a.finish == b.finish)) {
+    const Estimate lost_a = by_failures(a), lost_b = by_failures(b);
+    add("failures of the first", 1 / lost_a.high, 1 / lost_a.low);
+    add("failures of the second", lost_b.low, lost_b.high);
+  }
   std::stable_sort(out.begin(), out.end(),
                    [](const Influence& x, const Influence& y) { return x.high / x.low > y.high / y.low; });
   return out;
@@ -84,19 +93,28 @@ std::optional<double> first_beats_second(const std::vector<Influence>& influence
   return normal_below(std::log(ratio) / std::sqrt(variance));
 }
 
+/// How many times its price the candidate's offer must cost for its total to be `total`: a price also moves
+/// what is a share of it. Unset: not even free of charge.
+std::optional<double> price_factor(const PlanQuestion& q, const PlanCandidate& c, double total) {
+  PlanCandidate dearer = c;
+  dearer.offer->usd *= 2;
+  const double now = c.cost->total().value;
+  const double of_price = cost_of(q.market.ownership, dearer, c.finish, c.joules).total().value - now;
+  const double factor = 1 + (total - now) / of_price;
+  return factor > 0 ? std::optional(factor) : std::nullopt;
+}
+
 std::vector<BreakEven> break_even(const PlanQuestion& q, const PlanCandidate& a, const PlanCandidate& b) {
   const double ratio = b.value(q.aim) / a.value(q.aim);
   std::vector<BreakEven> out;
-  if (!std::isfinite(ratio) || !(ratio > 1)) return out;
-  out.push_back({fmt::format("samples/s of {}", words(b)), ratio});
+  const bool limits_decide = a.meets() != b.meets() || a.way.tight != b.way.tight;
+  if (limits_decide || !std::isfinite(ratio) || !(ratio > 1)) return out;
+  if (!same_machine(a, b)) out.push_back({fmt::format("samples/s of {}", words(b)), ratio});
   if (q.aim != Aim::cheapest) return out;
-  const double price = b.bought() ? b.cost->capital.value : b.cost->rent.value;
-  const double rest = b.cost->total().value - price;
-  if (a.value(q.aim) > rest)
-    out.push_back({fmt::format("price of {}", words(b)), (a.value(q.aim) - rest) / price});
-  const double own = a.bought() ? a.cost->capital.value : a.cost->rent.value;
-  out.push_back(
-      {fmt::format("price of {}", words(a)), (b.value(q.aim) - (a.cost->total().value - own)) / own});
+  for (const auto& [c, other] : {std::pair{&b, &a}, std::pair{&a, &b}}) {
+    if (const auto factor = price_factor(q, *c, other->value(q.aim)))
+      out.push_back({fmt::format("price of {}", words(*c)), *factor});
+  }
   return out;
 }
 
@@ -149,7 +167,7 @@ double useful_share(const schemes::Goodput& goodput, int64_t nodes, const answer
 void judge(const Limits& limits, PlanCandidate& c) {
   c.in_time = limits.deadline ? probability_within(c.finish, *limits.deadline) : 1;
   c.in_budget = !limits.budget ? 1 : c.cost ? probability_within(c.cost->needed(), *limits.budget) : 0;
-  c.in_power = !limits.power || c.watts.value <= *limits.power;
+  c.in_power = limits.power ? probability_within(c.watts, *limits.power) : 1;
 }
 
 void rank(const PlanQuestion& q, Plan& plan) {

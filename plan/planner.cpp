@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 
 #include "answers/failures.h"
@@ -14,6 +16,7 @@
 #include "plan/faults.h"
 #include "plan/plan_rank.h"
 #include "plan/power.h"
+#include "sim/simulate.h"
 
 namespace tandem::plan {
 
@@ -75,9 +78,10 @@ class Planner {
       if (std::find(systems.begin(), systems.end(), system) == systems.end()) systems.push_back(system);
     }
     std::vector<std::vector<Machine>> found(systems.size());
-    say(fmt::format("pricing {} system{} with {} number{} of nodes ...", systems.size(),
-                    systems.size() == 1 ? "" : "s", q_.nodes.size(), q_.nodes.size() == 1 ? "" : "s"));
-    base::in_parallel(systems.size(), q_.threads, [&](std::size_t i) { found[i] = machines(systems[i]); });
+    const std::size_t all = systems.size() * q_.nodes.size();
+    tell_priced(0, all);
+    base::in_parallel(systems.size(), q_.threads,
+                      [&](std::size_t i) { found[i] = machines(systems[i], all); });
     for (auto& of_system : found) {
       for (Machine& m : of_system) {
         plan_.ways += m.ways;
@@ -90,7 +94,13 @@ class Planner {
     }
   }
 
-  std::vector<Machine> machines(const std::string& system) const {
+  void tell_priced(std::size_t more, std::size_t all) {
+    const std::scoped_lock lock(telling_);
+    priced_ += more;
+    say(fmt::format("bounded {} of {} machines ...", priced_, all));
+  }
+
+  std::vector<Machine> machines(const std::string& system, std::size_t all) {
     std::vector<Machine> out;
     std::optional<Question> first;
     std::unique_ptr<WayBounds> bounds;
@@ -112,6 +122,7 @@ class Planner {
         m.why_not = e.what();
       }
       out.push_back(std::move(m));
+      tell_priced(1, all);
     }
     std::reverse(out.begin(), out.end());
     return out;
@@ -149,6 +160,9 @@ class Planner {
     space.samples = q_.samples;
     space.precisions =
         q_.precision ? std::vector{*q_.precision} : answers::usual_precisions(m.question->system);
+    for (const Precision precision : space.precisions)
+      sim::check_precision(precision, m.question->system.device(m.question->system.accelerator(0)),
+                           m.question->profile);
     space.all = true;
     Search search;
     search.top = 1;
@@ -165,23 +179,26 @@ class Planner {
          {"precision", std::string(name(m.way.candidate.precision))},
          {"recompute", m.way.saver.recompute == schemes::Recompute{} ? "" : m.way.saver.recompute.text()}},
         q_.hooks);
-    m.idle_watts = idle_power(m.question->system, m.nodes).wall().low;
+    m.idle_watts = idle_power(m.question->system, m.nodes, m.way.candidate.devices).wall().low;
     m.question->timeline = false;
     m.question->programs = std::make_shared<schemes::Programs>();  // those of the search are done with
   }
 
-  /// Each machine with the cheapest offer of each kind, in the order of the best that it can do.
+  /// Each machine with the cheapest offer of each kind, if it can be of those within the budget, in the order
+  /// of the best that it can do. A kind never displaces another: spot machines are taken away, and a
+  /// reservation must be paid for its whole term.
   void enter() {
     for (std::size_t i = 0; i < machines_.size(); ++i) {
       const Machine& m = machines_[i];
-      std::map<bool, Entry> best;  // rented, bought
+      std::map<OfferKind, Entry> best;
       for (const Offer& offer : offers_for(m.question->system, q_.market.offers)) {
         if (!(offer.kind == OfferKind::buy ? q_.market.buy : q_.market.rent)) continue;
         if (!allows(offer, m.nodes, m.way.candidate.devices)) continue;
         if (offer.kind == OfferKind::spot && !q_.market.spot) continue;
         const Entry entry{i, offer, at_least(m, &offer, Aim::cheapest)};
-        const auto [at, fresh] = best.emplace(offer.kind == OfferKind::buy, entry);
-        if (!fresh && entry.value < at->second.value) at->second = entry;
+        const auto [at, fresh] = best.emplace(offer.kind, entry);
+        const auto key = [&](const Entry& e) { return std::pair(!may_meet(e), e.value); };
+        if (!fresh && key(entry) < key(at->second)) at->second = entry;
       }
       if (best.empty()) {
         entries_.push_back({i, {}, at_least(m, nullptr, q_.aim)});
@@ -227,18 +244,22 @@ class Planner {
     return out;
   }
 
-  /// Goes on until `top` are predicted and no other can be among them. The front() is predicted first.
+  /// Goes on until `top` are predicted and no other can be among them, nor be the best that keeps to the
+  /// limits. The front() is predicted first.
   void predict_first() {
     const std::set<std::size_t> wanted = front();
     std::size_t next = 0;
     while (!stopped()) {
+      const double best = best_that_meets();
       std::vector<std::size_t> wave;
       for (const std::size_t m : wanted) {
         if (!machines_[m].report && wave.size() < kWave) wave.push_back(m);
       }
       for (; wave.empty() && next < entries_.size(); ++next) {
-        if (known() >= q_.top && entries_[next].value >= worst_of_top()) break;
-        if (!machines_[entries_[next].machine].report) wave.push_back(entries_[next].machine);
+        const Entry& e = entries_[next];
+        const bool of_top = known() < q_.top || e.value < worst_of_top();
+        if (!of_top && !(e.value < best)) break;
+        if (!machines_[e.machine].report && (of_top || may_meet(e))) wave.push_back(e.machine);
       }
       if (wave.empty()) break;
       base::in_parallel(wave.size(), q_.threads, [&](std::size_t i) { predict(machines_[wave[i]]); });
@@ -250,7 +271,7 @@ class Planner {
 
   /// With limits: the fewest devices that may keep to them, until one does.
   void predict_smallest() {
-    if (!q_.limits.deadline && !q_.limits.budget && !q_.limits.power) return;
+    if (!limited()) return;
     std::vector<std::size_t> by_size(machines_.size());
     for (std::size_t i = 0; i < by_size.size(); ++i) by_size[i] = i;
     const auto devices = [&](std::size_t i) { return machines_[i].way.candidate.devices; };
@@ -258,7 +279,8 @@ class Planner {
                      [&](std::size_t a, std::size_t b) { return devices(a) < devices(b); });
     for (const std::size_t i : by_size) {
       if (stopped()) return;
-      if (!machines_[i].report && may_meet(machines_[i])) {
+      const auto may = [&](const Entry& e) { return e.machine == i && may_meet(e); };
+      if (!machines_[i].report && std::any_of(entries_.begin(), entries_.end(), may)) {
         predict(machines_[i]);
         ++predicted_;
       }
@@ -269,14 +291,43 @@ class Planner {
     }
   }
 
-  /// Whether it could be in time. All machines need as many samples, since their steps are equally large.
-  bool may_meet(const Machine& m) const {
+  bool limited() const { return q_.limits.deadline || q_.limits.budget || q_.limits.power; }
+
+  /// Seconds that it takes at least; 0 before a machine was predicted. All need as many samples, since their
+  /// steps are equally large.
+  double seconds_at_least(const Machine& m) const {
     for (const Machine& other : machines_) {
-      if (!other.report || !other.report->progress || !other.report->progress->samples) continue;
-      const double seconds = *other.report->progress->samples / m.rate_at_most();
-      return !q_.limits.deadline || seconds <= *q_.limits.deadline;
+      if (other.report && other.report->progress && other.report->progress->samples)
+        return *other.report->progress->samples / m.rate_at_most();
     }
-    return true;
+    return 0;
+  }
+
+  /// Whether it could keep to the limits.
+  bool may_meet(const Entry& e) const {
+    const Machine& m = machines_[e.machine];
+    const double seconds = seconds_at_least(m);
+    if (q_.limits.deadline && seconds > *q_.limits.deadline) return false;
+    if (q_.limits.power && m.idle_watts > *q_.limits.power) return false;
+    if (!q_.limits.budget) return true;
+    if (!e.offer) return false;
+    return cost_of(*e.offer, m.nodes, m.way.candidate.devices, seconds, m.idle_watts * seconds,
+                   q_.market.ownership)
+               .needed()
+               .value <= *q_.limits.budget;
+  }
+
+  /// With limits: the least value for each sample of those predicted that keep to them; infinite if none
+  /// does. Without: 0, nothing is sought.
+  double best_that_meets() const {
+    if (!limited()) return 0;
+    double out = INFINITY;
+    for (const Entry& e : entries_) {
+      const Machine& m = machines_[e.machine];
+      if (m.report && candidate(e).meets())
+        out = std::min(out, at_least(m, e.offer ? &*e.offer : nullptr, q_.aim));
+    }
+    return out;
   }
 
   std::size_t known() const {
@@ -301,7 +352,8 @@ class Planner {
     if (q_.failures && !m.question->failures) {
       try {
         const double read = answers::checkpoint_seconds(*m.question, devices);
-        m.faults = fault_rates(m.question->system);
+        m.faults =
+            fault_rates(m.question->system, static_cast<double>(devices) / static_cast<double>(m.nodes));
         const Failures f = failures(*m.faults, Luck::expected, 0, read, true);
         *m.question = m.question->with({{"node-mtbf", hours(f.node_mtbf)},
                                         {"restart-time", fmt::format("{:.4g}s", f.restart.value_or(read))}},
@@ -353,10 +405,14 @@ class Planner {
           fmt::format("with these failures {} never gets done: a failure comes before a checkpoint "
                       "is written",
                       c.system));
-    if (!p.seconds) throw InputError(p.unknown.empty() ? "the time to the target is unknown" : p.unknown[0]);
+    // What a sample is worth is said first, and only a loss needs it.
+    if (!p.seconds)
+      throw InputError(
+          "the time to the target is unknown: " +
+          (p.target == schemes::TrainingProgress::Target::loss ? p.unknown.at(0) : p.unknown.back()));
     const Estimate useful{p.seconds_low.value_or(*p.seconds), *p.seconds,
                           p.seconds_high.value_or(*p.seconds)};
-    c.watts = power_of(c.report, m.question->system).wall();
+    c.watts = power_of(c.report, m.question->system, installed(m, c)).wall();
     c.faults = m.faults;
     if (c.report.goodput) {
       c.useful = c.report.goodput->share;
@@ -374,6 +430,13 @@ class Planner {
       if (spares > 0 && !(with.value(Aim::cheapest) < c.value(Aim::cheapest))) break;
       c = std::move(with);
     }
+  }
+
+  /// Devices in the machine, used or not: those that are paid for, and without a price those that were asked.
+  static std::optional<int64_t> installed(const Machine& m, const PlanCandidate& c) {
+    if (c.offer && c.offer->devices > 0) return devices_paid(*c.offer, c.devices);
+    const int64_t asked = devices_of(m.system).second;
+    return c.offer || asked == 0 ? std::nullopt : std::optional(asked);
   }
 
   /// Adds what failures cost to the finish, with checkpoints as often as loses least, and says them in the
@@ -451,6 +514,8 @@ class Planner {
   std::vector<Machine> machines_;
   std::vector<Entry> entries_;
   int64_t predicted_ = 0;
+  std::size_t priced_ = 0;
+  std::mutex telling_;  ///< guards priced_ and progress
 };
 
 }  // namespace

@@ -99,16 +99,24 @@ Estimate draw_of(const System& system, std::size_t kind, const TimeShare& t, con
   return out;
 }
 
-/// Of `nodes` nodes of one kind, whose devices draw `busy` watts in a node if all are used; `used`: the share
-/// of them that are.
-Power node_power(const NodeParts& parts, double nodes, double used, const Estimate& busy,
+/// Shares of the devices that the nodes of a system hold.
+struct Slots {
+  double used = 1, installed = 1;
+  Slots(int64_t devices, std::optional<int64_t> in_nodes, int64_t all)
+      : used(std::min(1.0, static_cast<double>(devices) / static_cast<double>(all))),
+        installed(
+            std::clamp(static_cast<double>(in_nodes.value_or(all)) / static_cast<double>(all), used, 1.0)) {}
+};
+
+/// Of `nodes` nodes of one kind, whose devices draw `busy` watts in a node if all are used.
+Power node_power(const NodeParts& parts, double nodes, const Slots& slots, const Estimate& busy,
                  const Estimate& boards, const Draw& draw) {
   Power out;
-  out.devices = busy * (used * nodes);
-  out.unused = draw.idle * ((1 - used) * parts.devices * nodes);
+  out.devices = busy * (slots.used * nodes);
+  out.unused = draw.idle * ((slots.installed - slots.used) * parts.devices * nodes);
   out.processors = draw.processors * (parts.processors * nodes);
   out.adapters = draw.adapter_watts * (parts.adapters * nodes);
-  out.boards = boards * (parts.devices * nodes);
+  out.boards = boards * (slots.installed * parts.devices * nodes);
   const double delivered =
       independent_sum({out.devices, out.unused, out.processors, out.adapters, out.boards}).value;
   const auto lost = [&](double efficiency) { return delivered * (1 / efficiency - 1); };
@@ -144,23 +152,23 @@ Power over_kinds(const System& system, int64_t nodes, const Draw& draw, PowerOfK
 
 }  // namespace
 
-Power power_of(const Report& report, const System& system) {
+Power power_of(const Report& report, const System& system, std::optional<int64_t> installed) {
   TANDEM_CHECK(report.fits);
   const Draw draw = load_draw();
   const auto per_node = static_cast<int64_t>(system.accelerators().size());
   const int64_t nodes = std::min(system.nodes(), (report.setup.devices + per_node - 1) / per_node);
-  const double used =
-      std::min(1.0, static_cast<double>(report.setup.devices) / static_cast<double>(nodes * per_node));
+  const Slots slots(report.setup.devices, installed, nodes * per_node);
   return over_kinds(system, nodes, draw, [&](std::size_t kind, const NodeParts& parts, double of_kind) {
-    return node_power(parts, of_kind, used, draw_of(system, kind, report.time.share, draw), draw.boards,
+    return node_power(parts, of_kind, slots, draw_of(system, kind, report.time.share, draw), draw.boards,
                       draw);
   });
 }
 
-Power idle_power(const System& system, int64_t nodes) {
+Power idle_power(const System& system, int64_t nodes, std::optional<int64_t> installed) {
   const Draw draw = load_draw();
+  const Slots slots(0, installed, nodes * static_cast<int64_t>(system.accelerators().size()));
   return over_kinds(system, nodes, draw, [&](std::size_t, const NodeParts& parts, double of_kind) {
-    return node_power(parts, of_kind, 0, 0, draw.boards_idle, draw);
+    return node_power(parts, of_kind, slots, 0, draw.boards_idle, draw);
   });
 }
 

@@ -29,19 +29,6 @@ namespace {
 /// Larger groups are priced from a few of their members, which a fault would make different from the rest.
 constexpr int64_t kMostDifferent = 256;
 
-void check_precision(const Request& p, const Device& device) {
-  if (p.job.precision != Precision::fp8 || device.peak_at(p.job.precision).flops_per_second > 0 ||
-      MachineProfile::find(p.profile, p.job.precision) != nullptr)
-    return;
-  std::string valid;
-  for (int i = 0; i < kPrecisions; ++i) {
-    const auto q = static_cast<Precision>(i);
-    if (device.peak_at(q).flops_per_second > 0) valid += (valid.empty() ? "" : ", ") + std::string(name(q));
-  }
-  throw InputError(
-      fmt::format("{} has no {} arithmetic; it has {}", device.name, name(p.job.precision), valid));
-}
-
 void check_arguments(const Request& p) {
   if (p.job.batch < 1)
     throw InputError(fmt::format("batch {} is not a positive number of samples", p.job.batch));
@@ -55,7 +42,7 @@ void check_arguments(const Request& p) {
     throw InputError(fmt::format("{} has {} kinds of nodes, but the profile {} is of one machine",
                                  p.system->name(), p.system->kinds().size(), p.profile));
   for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, p.devices)))
-    check_precision(p, p.system->device(sort.first));
+    check_precision(p.job.precision, p.system->device(sort.first), p.profile);
 }
 
 /// The question's inputs.
@@ -214,6 +201,18 @@ Report simulate_in_turn(const Request& p) {
 }
 
 }  // namespace
+
+void check_precision(Precision precision, const Device& device, const std::string& profile) {
+  if (precision != Precision::fp8 || device.peak_at(precision).flops_per_second > 0 ||
+      MachineProfile::find(profile, precision) != nullptr)
+    return;
+  std::string valid;
+  for (int i = 0; i < kPrecisions; ++i) {
+    const auto q = static_cast<Precision>(i);
+    if (device.peak_at(q).flops_per_second > 0) valid += (valid.empty() ? "" : ", ") + std::string(name(q));
+  }
+  throw InputError(fmt::format("{} has no {} arithmetic; it has {}", device.name, name(precision), valid));
+}
 
 BoundProgram make_plan(const Request& prediction) {
   check_arguments(prediction);

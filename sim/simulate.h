@@ -40,6 +40,10 @@ struct Undisturbed {
 /// as simulate() does.
 Undisturbed undisturbed(const Request& prediction);
 
+/// Throws InputError if the device lacks fp8 and no measurement in `profile` has it; other formats are always
+/// possible.
+void check_precision(Precision precision, const Device& device, const std::string& profile);
+
 /// The factor on compute costs that makes the prediction meet its anchor; 1 without one.
 double anchored_scale(const Request& prediction);
 

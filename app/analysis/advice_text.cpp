@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/analysis/plan_words.h"
 #include "app/console/goodput_text.h"
 #include "app/console/progress_text.h"
 #include "app/console/report_text.h"
@@ -160,12 +161,11 @@ std::string aims_lines(const Advice& advice) {
 std::string others_text(const Advice& advice) {
   if (!advice.first_beats_second) return "";
   std::string out = fmt::format(
-      "The first is faster than the second with probability {:.0f} %, and a rate over the first's lies "
-      "within "
-      "\"of the first\" with 90 %; errors that both have cancel. Ways that may be as fast are worth a few "
+      "The first is faster than the second with probability {}. \"Of the first\" is a rate over the first's, "
+      "between its 90 % bounds; errors that both have cancel. Ways that may be as fast are worth a few "
       "measured steps each: on published grids the best of five came nearer to the best than the first alone "
       "(docs/validation/regret.md).\n",
-      100 * *advice.first_beats_second);
+      chance_text(*advice.first_beats_second));
   std::vector<std::size_t> tight;
   for (std::size_t i = 0; i < advice.ranked.size(); ++i) {
     if (advice.ranked[i].tight) tight.push_back(i + 1);
@@ -186,9 +186,9 @@ std::string larger_text(const Advice& advice, const Space& space) {
   return fmt::format(
       "A larger batch is worth more: {} samples in a step instead of {} would give {} samples/s ({:+.0f} %) "
       "with "
-      "{} and {} on each of {} device{}; the learning rate belongs to the batch.\n",
+      "{} and {} on {}; the learning rate belongs to the batch.\n",
       whole(l.samples), whole(space.samples), grouped(l.rate), 100 * (l.rate / now - 1), l.scheme, l.batch,
-      l.devices, l.devices == 1 ? "" : "s");
+      l.devices == 1 ? "one device" : fmt::format("each of {} devices", l.devices));
 }
 
 /// Schemes that were not asked for and are far slower are not mentioned.

@@ -22,10 +22,6 @@ using plan::Plan;
 using plan::PlanCandidate;
 using plan::PlanQuestion;
 
-std::string range_text(const Estimate& x, std::string (*text)(double)) {
-  return fmt::format("{} to {}", text(x.low), text(x.high));
-}
-
 std::string machine_text(const PlanCandidate& c) {
   return fmt::format("{}{} x {}", c.nodes, c.spares > 0 ? fmt::format("+{}", c.spares) : "", c.system);
 }
@@ -38,7 +34,12 @@ std::string count_text(int64_t n, std::string_view what) {
 
 std::string offer_text(const PlanCandidate& c) {
   if (!c.offer) return "no price";
-  if (!c.bought()) return fmt::format("{}, {}", c.offer->seller, to_text(c.offer->kind));
+  if (!c.bought()) {
+    std::string term;
+    if (c.offer->committed_hours > 0)
+      term = fmt::format(" for {:.3g} months", c.offer->committed_hours / plan::kHoursOfMonth);
+    return fmt::format("{}, {}{}", c.offer->seller, to_text(c.offer->kind), term);
+  }
   return fmt::format("{}, to buy for {}", c.offer->seller, money_text(c.cost->outlay.value));
 }
 
@@ -108,31 +109,46 @@ std::string first_text(const PlanCandidate& c) {
   return out + ".\n";
 }
 
+/// The smallest that keeps to the limits, or which comes nearest to it.
+std::string limits_met_text(const Plan& plan) {
+  const auto& all = plan.ranked;
+  if (plan.smallest)
+    return fmt::format("The smallest that keeps to the limits with 90 % probability is number {}, with {}.\n",
+                       *plan.smallest + 1, count_text(all[*plan.smallest].devices, "device"));
+  const auto likeliest = std::max_element(
+      all.begin(), all.end(), [](const auto& a, const auto& b) { return a.in_limits() < b.in_limits(); });
+  return fmt::format("None keeps to the limits with 90 % probability; the likeliest is number {}, with {}.\n",
+                     likeliest - all.begin() + 1, chance_text(likeliest->in_limits()));
+}
+
 std::string decision_text(const PlanQuestion& q, const Plan& plan) {
   std::string out;
-  const std::string limits = limits_text(q.limits);
-  if (!limits.empty() && plan.smallest)
-    out += fmt::format("The smallest that is done {} with 90 % probability: number {}, {} device{}.\n",
-                       limits, *plan.smallest + 1, plan.ranked[*plan.smallest].devices,
-                       plan.ranked[*plan.smallest].devices == 1 ? "" : "s");
-  if (!limits.empty() && !plan.smallest)
-    out += fmt::format("No machine that was predicted is done {} with 90 % probability.\n", limits);
+  if (!limits_text(q.limits).empty()) out += limits_met_text(plan);
   if (plan.first_beats_second) {
-    const char* better = q.aim == Aim::soonest    ? "done sooner"
-                         : q.aim == Aim::cheapest ? "cheaper"
-                                                  : "less energy";
-    out += fmt::format("The first is {} than the second with probability {}; errors that both have cancel.\n",
-                       q.aim == Aim::least_energy ? "of less energy" : better,
-                       chance_text(*plan.first_beats_second));
+    const char* better = q.aim == Aim::soonest    ? "is done sooner"
+                         : q.aim == Aim::cheapest ? "is cheaper"
+                                                  : "needs less energy";
+    out += fmt::format("The first {} than the second with probability {}; errors that both have cancel.\n",
+                       better, chance_text(*plan.first_beats_second));
   }
   if (!plan.influences.empty()) {
-    out += "What decides between them, as the second's value over the first's:";
-    for (const plan::Influence& i : plan.influences)
-      out += fmt::format(" {} {:.2f} to {:.2f}{}", i.what, i.low, i.high,
-                         &i == &plan.influences.back() ? ".\n" : ";");
+    const std::string ratio =
+        fmt::format("{:.2f} times", plan.ranked[1].value(q.aim) / plan.ranked[0].value(q.aim));
+    out += fmt::format("The second {}. As one input varies within its bounds, this is",
+                       q.aim == Aim::soonest    ? fmt::format("takes {} as long as the first", ratio)
+                       : q.aim == Aim::cheapest ? fmt::format("costs {} as much as the first", ratio)
+                                                : fmt::format("needs {} the energy of the first", ratio));
+    std::string_view before = " ";
+    for (const plan::Influence& i : plan.influences) {
+      const std::string low = fmt::format("{:.2f}", i.low), high = fmt::format("{:.2f}", i.high);
+      if (&i != &plan.influences.front() && low == high) continue;
+      out += fmt::format("{}{} to {} ({})", before, low, high, i.what);
+      before = ", ";
+    }
+    out += ".\n";
   }
   if (!plan.break_even.empty()) {
-    out += "The second would be the first with";
+    out += "The second would come first with";
     for (const plan::BreakEven& b : plan.break_even)
       out += fmt::format("{} {:.4g} times the {}", &b == &plan.break_even.front() ? "" : ", or", b.factor,
                          b.what);
@@ -154,20 +170,23 @@ void add_once(std::string& out, const std::string& line) {
 std::string assumed_text(const PlanQuestion& q, const Plan& plan) {
   std::string out;
   for (const PlanCandidate& c : plan.ranked) {
-    if (c.offer)
-      add_once(out, fmt::format("- {}: {}\n", describe(*c.offer, q.market.today), c.offer->source));
+    if (!c.offer) continue;
+    add_once(out, fmt::format("- {}. Source: {}{}\n", describe(*c.offer, q.market.today), c.offer->source,
+                              c.offer->note.empty() ? "" : ". Note: " + c.offer->note));
   }
   std::set<std::string> kinds;
   for (const PlanCandidate& c : plan.ranked) {
     if (!c.faults) continue;
     const plan::FaultRates& rates = *c.faults;
     if (!kinds.insert(rates.kind).second) continue;
-    out +=
-        fmt::format("- failures of {}, {} between those of a node of {} devices: {}\n", rates.kind,
-                    time_text(rates.node_mtbf.value), c.question->system.accelerators().size(), rates.source);
+    out += fmt::format("- failures of {}: every {} in a node of {}. Source: {}\n", rates.kind,
+                       time_text(rates.node_mtbf.value),
+                       count_text(static_cast<int64_t>(std::round(rates.devices)), "device"), rates.source);
   }
   for (const PlanCandidate& c : plan.ranked) {
-    for (const std::string& note : c.notes) add_once(out, fmt::format("- {}\n", note));
+    for (const std::string& note : c.notes) {
+      if (!c.offer || note != c.offer->note) add_once(out, fmt::format("- {}\n", note));
+    }
   }
   for (const std::string& missing : plan.missing) out += fmt::format("- missing: {}\n", missing);
   return out.empty() ? "" : "\nWhat this rests on:\n" + out;
@@ -233,7 +252,8 @@ JsonWriter candidate_json(const PlanQuestion& q, const PlanCandidate& c) {
                     {"useful_share", c.useful},
                     {"meets_deadline_probability", c.in_time},
                     {"meets_budget_probability", c.in_budget},
-                    {"meets_power", c.in_power},
+                    {"meets_power_probability", c.in_power},
+                    {"meets_power", c.in_power >= 0.9},
                     {"meets", c.meets()},
                     {"reasons", c.notes}};
   out["carbon_kg"] = c.carbon ? estimate_json(*c.carbon) : JsonWriter{};
@@ -288,20 +308,18 @@ Table plan_table(const PlanQuestion& q, const Plan& plan, bool whole) {
                  c.offer ? c.offer->name : "",
                  c.offer ? std::string(to_text(c.offer->kind)) : "",
                  std::to_string(c.spares),
-                 c.in_power ? "true" : "false",
+                 c.in_power >= 0.9 ? "true" : "false",
                  c.meets() ? "true" : "false"});
       continue;
     }
     std::vector<std::string> row = {std::to_string(++number),
                                     machine_text(c),
                                     time_text(c.finish.value),
-                                    range_text(c.finish, time_text),
+                                    time_range_text(c.finish.low, c.finish.high),
                                     c.cost ? money_text(usd.value) : "-",
                                     energy_text(c.joules.value),
                                     offer};
-    if (limited)
-      row.insert(row.begin() + 6,
-                 c.in_power ? chance_text(std::min(c.in_time, c.in_budget)) : "too much power");
+    if (limited) row.insert(row.begin() + 6, chance_text(c.in_limits()));
     table.add(std::move(row));
   }
   return table;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/units.h"
 
@@ -20,16 +21,29 @@ std::string millions(double n) {
 /// Three digits, or as many as there are before the point.
 std::string figures(double n) { return n >= 1000 ? grouped(n) : fmt::format("{:.3g}", n); }
 
+/// In which a buyer says a time: its seconds and its name.
+std::pair<double, std::string_view> time_unit(double seconds) {
+  constexpr double kMinute = 60, kHour = 3600, kDay = 86400, kYear = 365.25 * kDay;
+  if (seconds < 2 * kMinute) return {1, "s"};
+  if (seconds < 2 * kHour) return {kMinute, "min"};
+  if (seconds < 2 * kDay) return {kHour, "h"};
+  return seconds < 2 * kYear ? std::pair{kDay, "d"} : std::pair{kYear, "years"};
+}
+
 }  // namespace
 
 std::string time_text(double seconds) {
-  constexpr double kMinute = 60, kHour = 3600, kDay = 86400, kYear = 365.25 * kDay;
-  if (seconds < 600) return seconds_text(seconds);
-  if (seconds < 2 * kHour) return figures(seconds / kMinute) + " min";
-  if (seconds < 2 * kDay) return figures(seconds / kHour) + " h";
-  if (seconds < 2 * kYear) return figures(seconds / kDay) + " d";
-  const double years = seconds / kYear;
-  return (years >= 1e6 ? millions(years) : figures(years)) + " years";
+  const auto [unit, name] = time_unit(seconds);
+  if (unit == 1) return seconds_text(seconds);
+  const double n = seconds / unit;
+  return fmt::format("{} {}", n >= 1e6 ? millions(n) : figures(n), name);
+}
+
+std::string time_range_text(double low, double high) {
+  const auto [unit, name] = time_unit(high);
+  const bool shared = unit > 1 && low >= unit / 10;
+  return fmt::format("{} to {}", shared ? fmt::format("{} {}", figures(low / unit), name) : time_text(low),
+                     time_text(high));
 }
 
 std::string money_text(double usd) {

@@ -8,8 +8,10 @@
 
 namespace tandem::app {
 
-/// "195 s", "16.9 h", "10.4 d", "3.2 years": a buyer's units.
+/// "95 s", "16.9 h", "10.4 d", "3.2 years": a buyer's units.
 std::string time_text(double seconds);
+/// "1.73 h to 2.5 h": bounds in one unit, that of the upper one, unless the lower is far below it.
+std::string time_range_text(double low, double high);
 /// "2.20 USD", "8,030 USD", "1.25 million USD".
 std::string money_text(double usd);
 /// "27.5 kWh", "43.9 MWh", "1.2 GWh".

@@ -93,7 +93,7 @@ std::string beyond_perfect_text(const std::vector<Report>& reports) {
 }
 
 std::string bound_by(const Report& r) {
-  if (!r.fits) return "does not fit: " + needs_text(r);
+  if (!r.fits) return "memory, does not fit: " + needs_text(r);
   const auto& b = r.bottleneck;
   std::string out = resource_words(r);
   if (b.resource == "compute") return out;

@@ -25,7 +25,8 @@ std::string picture_base(const std::string& path, std::string_view file) {
   const std::filesystem::path folder = named.parent_path();
   if (path.empty() || named.filename().empty() ||
       !(folder.empty() || std::filesystem::is_directory(folder, error)))
-    throw InputError(fmt::format("{}: there is no such folder for pictures", printable(path)));
+    throw InputError(path.empty() ? "pictures need a name, such as --plot answer"
+                                  : fmt::format("{}: there is no such folder for pictures", printable(path)));
   return named.string();
 }
 

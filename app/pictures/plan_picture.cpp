@@ -317,20 +317,22 @@ std::vector<std::string> draw_inputs(const Json& document, const std::string& ba
   }
   Gnuplot plot("plan_inputs");
   const Json& sure = document.at("first_beats_second_probability");
-  const char* better = rank == "soonest" ? "sooner" : rank == "cheapest" ? "cheaper" : "of less energy";
+  const char* better = rank == "soonest"    ? "is sooner"
+                       : rank == "cheapest" ? "is cheaper"
+                                            : "needs less energy";
   plot.heading(fmt::format("1: {}, or 2: {}", name_of(candidates[0]), name_of(candidates[1])),
                sure.kind() == Json::Kind::null
                    ? "what decides between them"
-                   : fmt::format("what decides between them; 1 is {} with probability {:.0f} %", better,
-                                 100 * sure.as_real(0, 1)));
+                   : fmt::format("what decides between them; 1 {} with probability {}", better,
+                                 chance_text(sure.as_real(0, 1))));
   const double margin = std::pow(high / low, 0.1) * 1.02;
   plot.set("count", static_cast<double>(names.size()));
   plot.set("low", low / margin), plot.set("high", high * margin);
   plot.set("log_axes", high / low > 4 ? 1 : 0);
   plot.set("ratio", ratio);
   plot.set("axis", fmt::format("{} of 2 over that of 1, as one input varies within its bounds", what));
-  plot.set("first_title", fmt::format("1 is {}", better));
-  plot.set("second_title", fmt::format("2 is {}", better));
+  plot.set("first_title", fmt::format("1 {}", better));
+  plot.set("second_title", fmt::format("2 {}", better));
   plot.set("ratio_title", fmt::format("as expected: {:.2f}", ratio));
   plot.set("name_points", std::min(13.0, 13 * 0.3 * kPictureWidth / widest));
   plot.set("name_room", std::clamp(widest / kPictureWidth + 0.03, 0.12, 0.33));

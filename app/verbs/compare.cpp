@@ -138,15 +138,16 @@ std::string aims_text(const std::vector<std::pair<std::string, const Report*>>& 
   return out.empty() ? "" : "\n" + out;
 }
 
-/// "B: 2 devices against A's 4, 1.3x a device of A."
+/// "B has 2 devices, A 4: a device of B is 1.3 times as fast as one of A."
 std::string unlike_text(const std::vector<OfSeveral>& rows) {
   std::string out;
   for (const OfSeveral& row : rows) {
     const auto each = over_base_by_device(row);
     if (!each || row.base->setup.devices == row.report.setup.devices) continue;
     const int64_t n = row.report.setup.devices;
-    out += fmt::format("{}: {} device{} against A's {}, {:.3g}x a device of A.\n", row.side, n,
-                       n == 1 ? "" : "s", row.base->setup.devices, *each);
+    out +=
+        fmt::format("{0} has {1} device{2}, A {3}: a device of {0} is {4:.3g} times as fast as one of A.\n",
+                    row.side, n, n == 1 ? "" : "s", row.base->setup.devices, *each);
   }
   return out.empty() ? "" : "\n" + out;
 }

@@ -55,7 +55,7 @@ plan::Date clock_date() {
 double read_deadline(const std::string& text, const Place& place) {
   const bool days = !text.empty() && text.back() == 'd';
   const double seconds =
-      days ? 86400 * parse_real(std::string_view(text).substr(0, text.size() - 1), 0, 1e9, place)
+      days ? 86400 * parse_real(std::string_view(text).substr(0, text.size() - 1), -1e9, 1e9, place)
            : parse_seconds(text, place);
   if (!(seconds >= 1 && seconds <= 1000 * 365.25 * 86400))
     throw InputError(
@@ -112,6 +112,7 @@ PlanQuestion read_plan(const Arguments& arguments) {
   q.samples = arguments.integer("global-batch", 1024, 1, int64_t{1} << 40);
   if (arguments.has("precision")) q.precision = arguments.value("precision", "", parse_precision);
   if (arguments.has("schemes")) q.schemes = split_names({arguments.text("schemes", "")});
+  for (const std::string& scheme : q.schemes) resolve_scheme(scheme, option_place("schemes"));
   const std::string aim = arguments.choice("rank",
                                            arguments.has("budget")     ? "soonest"
                                            : arguments.has("deadline") ? "cheapest"
@@ -146,7 +147,21 @@ PlanQuestion read_plan(const Arguments& arguments) {
   return q;
 }
 
-int run_plan(const Arguments& arguments) {
+std::vector<Option> plan_flags();
+
+/// Of the question in a file, what every machine is asked; --nodes replaces its number of nodes.
+Arguments asked_to_plan(const Arguments& given) {
+  FileRules rules;
+  rules.adapt = [](Values& file) {
+    std::vector<std::string> sets = file.all("set");
+    std::erase_if(sets, [](const std::string& set) { return set.starts_with("nodes="); });
+    file.set("set", sets);
+  };
+  return with_question(given, plan_flags(), rules);
+}
+
+int run_plan(const Arguments& given) {
+  const Arguments arguments = asked_to_plan(given);
   const std::string format = arguments.choice("format", "text", {"text", "json", "csv"});
   check_out(arguments);
   PlanQuestion q = read_plan(arguments);
@@ -178,7 +193,8 @@ std::vector<Option> plan_flags() {
   }
   flags.insert(
       flags.end(),
-      {{"systems", "NAME[,NAME...]",
+      {question_flag(),
+       {"systems", "NAME[,NAME...]",
         "machines to choose among: names or files; 5090-2x:1 is one of its devices"},
        {"nodes", "N[,N...]|N..M", "of each; a range tries powers of two and what is half-way; default 1"},
        {"global-batch", "N", "samples in a step of all devices together, the same for all; default 1024"},

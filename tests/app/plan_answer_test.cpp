@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "app/analysis/plan_words.h"
 #include "base/text.h"
 #include "tests/app/svg.h"
 #include "tests/app/tool.h"
@@ -37,7 +38,7 @@ TEST(PlanPictures, ShowEachCandidateAndWhatDecides) {
     })) << rank;
   }
   EXPECT_THAT(slurp(scratch.file("p-cost.svg")), HasSubstr("dgx-h100 · "));
-  EXPECT_THAT(slurp(scratch.file("p-inputs.svg")), HasSubstr("how fast the two are"));
+  EXPECT_THAT(slurp(scratch.file("p-inputs.svg")), HasSubstr("speeds of the two"));
   const ChildResult again = tool({"plot", scratch.file("p.json"), "--out", scratch.file("again")});
   ASSERT_EQ(again.status, 0) << again.err;
   for (const char* kind : {"cost", "power", "inputs"}) {
@@ -52,6 +53,14 @@ TEST(PlanPictures, NeedAFolderBeforeTheSearchBegins) {
   EXPECT_THAT(none.err, HasSubstr("no such folder"));
 }
 
+TEST(PlanWords, BoundsOfATimeHaveOneUnit) {
+  EXPECT_EQ(app::time_text(119), "119 s");
+  EXPECT_EQ(app::time_text(560), "9.33 min");
+  EXPECT_EQ(app::time_range_text(104 * 60, 150 * 60), "1.73 h to 2.5 h");
+  EXPECT_EQ(app::time_range_text(90, 150), "1.5 min to 2.5 min");
+  EXPECT_EQ(app::time_range_text(5 * 60, 86400 * 3), "5 min to 3 d");
+}
+
 TEST(PlanAnswer, RunsWhereTheExecutorCan) {
   const auto run = [](const char* system, const char* nodes) {
     const ChildResult made = ask_plan({"--systems", system, "--nodes", nodes, "--format", "json"});
@@ -64,6 +73,23 @@ TEST(PlanAnswer, RunsWhereTheExecutorCan) {
   EXPECT_THAT(one.at("run").as_text(), HasSubstr("--backend cuda --precision "));
   EXPECT_THAT(run("dgx-a100", "2").at("run").as_text(), testing::StartsWith("mpirun -np 2 tandem run "));
   EXPECT_EQ(run("mi300x-8x", "1").at("run").kind(), Json::Kind::null);
+}
+
+/// A report's question has the work; machines, numbers of nodes and ways are the plan's own.
+TEST(PlanAnswer, TakesTheWorkFromAQuestion) {
+  const Scratch scratch;
+  const ChildResult report = tool({"predict", "--model", "resnet50", "--epochs", "1", "--system", "dgx1-v100",
+                                   "--set", "nodes=2", "--devices", "16", "--batch", "8", "--format", "json",
+                                   "--quiet", "--out", scratch.file("r.json")});
+  ASSERT_EQ(report.status, 0) << report.err;
+  const std::vector<std::string> rest = {"--systems", "dgx1-v100", "--global-batch",
+                                         "256",       "--today",   "2026-11-29",
+                                         "--format",  "csv",       "--quiet"};
+  std::vector<std::string> words = {"plan", "--question", scratch.file("r.json")};
+  words.insert(words.end(), rest.begin(), rest.end());
+  const ChildResult asked = tool(words);
+  ASSERT_EQ(asked.status, 0) << asked.err;
+  EXPECT_EQ(asked.out, ask_plan({"--systems", "dgx1-v100", "--format", "csv"}).out);
 }
 
 TEST(PlanAnswer, CsvTellsTheKindAndWhatIsKept) {

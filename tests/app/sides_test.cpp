@@ -64,7 +64,7 @@ TEST(Sides, UnlikeMachinesAreComparedWhole) {
       tool({"compare", "workstation-4x", "5090-2x", "--model", "resnet50", "--batch", "16"});
   ASSERT_EQ(r.status, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("\n4 and 2 "));
-  EXPECT_THAT(r.out, ContainsRegex("resnet50: 2 devices are .* against 4 .*x a device"));
+  EXPECT_THAT(r.out, ContainsRegex("resnet50: 2 devices are .* against 4 .*x for each device"));
   EXPECT_THAT(r.out, HasSubstr("Samples in a step: A 64, B 32"));
   const Json row = Json::parse(tool({"compare", "workstation-4x", "5090-2x", "--model", "resnet50",
                                      "--devices", "A:2", "--devices", "B:1", "--format", "json"})
@@ -124,7 +124,7 @@ TEST(Sides, EachMayHaveItsOwnNumberOfCounts) {
   const ChildResult text = shell(
       "COLUMNS=80 \"$0\" compare workstation-4x 5090-2x dgx1-v100 --model lenet5 "
       "--devices A:4 --devices B:1,2 --devices C:4,8");
-  EXPECT_THAT(text.out, ContainsRegex("B: 1 device against A's 4, .*x a device of A"));
+  EXPECT_THAT(text.out, ContainsRegex("B has 1 device, A 4: a device of B is .* times as fast as one of A"));
   for (const std::string& line : base::split(text.out, '\n'))
     EXPECT_LE(line.size(), 82U) << line;  // two of "·"
   const Json rows = Json::parse(tool(with(three, {"--format", "json"})).out, "several").at("rows");

@@ -39,6 +39,12 @@ TEST(FaultRates, OfLlama3AreReproduced) {
   EXPECT_TRUE(rates.notes.empty());
 }
 
+TEST(FaultRates, AreThoseOfTheDevicesThatTrain) {
+  const System system = System::load("dgx-h100");
+  EXPECT_EQ(fault_rates(system, 8).node_mtbf, fault_rates(system).node_mtbf);
+  EXPECT_NEAR(fault_rates(system, 2).node_mtbf.value, 4 * fault_rates(system).node_mtbf.value, 1);
+}
+
 TEST(FaultRates, OfOtherDevicesSaySo) {
   EXPECT_THAT(fault_rates(System::load("4090-pcie-8x")).notes,
               testing::ElementsAre(testing::HasSubstr("rtx-4090")));

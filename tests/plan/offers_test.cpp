@@ -97,7 +97,7 @@ TEST(Offers, OtherCurrenciesNeedARate) {
   EXPECT_DOUBLE_EQ(offer.usd, 25);
   EXPECT_EQ(offer.as_given, "20 EUR");
   EXPECT_EQ(describe(offer, kToday),
-            "me dgx-h100 on-demand, 20 EUR/h for a node, price of 2026-11, 28 days old");
+            "me, dgx-h100 on-demand: 20 EUR/h for a node; price of 2026-11, 28 days old");
 }
 
 TEST(Offers, ContradictionsAreRefused) {
@@ -127,6 +127,9 @@ TEST(Offers, ContradictionsAreRefused) {
   EXPECT_THAT(error_of(entry_of(R"("kind": "on-demand", "per_hour": 1e-308)")), HasSubstr("offers.json:1:"));
   EXPECT_THAT(error_of(entry_of(R"("kind": "spot", "per_hour": 1, "note": "a\u001b[31m")")),
               HasSubstr("control characters"));
+  EXPECT_THAT(error_of(R"({"seller": " ", "system": "dgx-h100", "kind": "spot", "per_hour": 1, "date": "2026",
+                          "source": "a quote"})"),
+              HasSubstr("must not be empty"));
   const std::string other = R"({"seller": "me", "kind": "spot", "per_hour": 1, "source": "a quote", )";
   EXPECT_THAT(error_of(other + R"("system": "dgx-h1000", "date": "2026"})"), HasSubstr("dgx-h100"));
   EXPECT_THAT(error_of(other + R"("system": "dgx-h100", "date": "2027-01"})"), HasSubstr("after today"));

@@ -3,6 +3,7 @@
 // the bounds.
 #include "plan/planner.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <cmath>
 
 #include "plan/plan_rank.h"
+#include "plan/power.h"
 
 namespace tandem::tests {
 namespace {
@@ -123,21 +125,121 @@ TEST(Plan, NoneOfTheFrontIsBeatenInBoth) {
   }
 }
 
-TEST(Plan, BreakEvenPriceMakesTheSecondAsCheap) {
-  PlanQuestion q = question({"dgx-h100", "dgx-a100"});
-  q.aim = Aim::cheapest;
-  q.market.buy = false;
+/// At the break-even price of either of the first two both cost the same, with what depends on the price.
+void expect_equal_at_break_even(const PlanQuestion& q) {
   const Plan plan = make_plan(q);
-  ASSERT_EQ(plan.ranked.size(), 2u);
-  const PlanCandidate &a = plan.ranked[0], &b = plan.ranked[1];
-  const auto price = std::find_if(plan.break_even.begin(), plan.break_even.end(), [&](const BreakEven& e) {
-    return e.what.find("price of 1 x " + b.system) == 0;
-  });
-  ASSERT_NE(price, plan.break_even.end());
-  Offer cheaper = *b.offer;
-  cheaper.usd *= price->factor;
-  EXPECT_NEAR(cost_of(cheaper, b.nodes, b.devices, b.finish, b.joules, q.market.ownership).total().value,
-              a.cost->total().value, 1e-6 * a.cost->total().value);
+  ASSERT_GE(plan.ranked.size(), 2u);
+  for (const auto& [c, other] :
+       {std::pair{&plan.ranked[0], &plan.ranked[1]}, {&plan.ranked[1], &plan.ranked[0]}}) {
+    const std::string what =
+        fmt::format("price of {} x {} ({})", c->nodes, c->system, to_text(c->offer->kind));
+    const auto price = std::find_if(plan.break_even.begin(), plan.break_even.end(),
+                                    [&](const BreakEven& e) { return e.what == what; });
+    ASSERT_NE(price, plan.break_even.end()) << what;
+    PlanCandidate changed = *c;
+    changed.offer->usd *= price->factor;
+    EXPECT_NEAR(cost_of(q.market.ownership, changed, c->finish, c->joules).total().value,
+                other->cost->total().value, 1e-6 * other->cost->total().value)
+        << what;
+  }
+}
+
+TEST(Plan, BreakEvenPricesMakeTheTwoAsCheap) {
+  PlanQuestion rent = question({"dgx-h100", "dgx-a100"}, {2});
+  rent.aim = Aim::cheapest;
+  PlanQuestion buy = rent, cards = question({"5090-2x:1", "4090-pcie-8x:2"});
+  rent.market.buy = false;
+  buy.market.rent = false;
+  cards.aim = Aim::cheapest;
+  cards.market.rent = false;
+  for (const PlanQuestion& q : {rent, buy, cards}) expect_equal_at_break_even(q);
+}
+
+/// What keeps to the limits comes first at any price.
+TEST(Plan, NothingBreaksEvenWhereLimitsDecide) {
+  PlanQuestion q = question({"dgx-h100", "dgx1-v100"});
+  std::erase_if(q.market.offers, [](const Offer& o) { return o.kind != OfferKind::on_demand; });
+  q.limits.deadline = 1.3 * make_plan(q).ranked.at(0).finish.high;
+  const Plan plan = make_plan(q);
+  ASSERT_TRUE(plan.ranked.at(0).meets() && !plan.ranked.at(1).meets());
+  EXPECT_TRUE(plan.break_even.empty());
+}
+
+TEST(Plan, TwoOffersForOneMachineDoNotDifferInSpeed) {
+  {
+    PlanQuestion rent = question({"dgx-h100"});
+    rent.market.buy = false;  // on demand and reserved
+    EXPECT_EQ(make_plan(rent).first_beats_second, 0.5);
+  }
+  PlanQuestion q = question({"dgx-h100"});
+  q.aim = Aim::cheapest;
+  const Plan plan = make_plan(q);
+  ASSERT_GE(plan.ranked.size(), 2u);
+  for (const plan::Influence& i : plan.influences) EXPECT_EQ(i.what.find("speed"), std::string::npos);
+  for (const BreakEven& b : plan.break_even) EXPECT_TRUE(b.what.starts_with("price of")) << b.what;
+}
+
+/// Whatever was offered without spot machines is offered with them.
+TEST(Plan, SpotMachinesDisplaceNoOthers) {
+  PlanQuestion q = question({"dgx-h100", "dgx-a100"}, {1, 2});
+  const Plan before = make_plan(q);
+  q.market.spot = true;
+  const Plan after = make_plan(q);
+  EXPECT_GT(after.ranked.size(), before.ranked.size());
+  for (const PlanCandidate& c : before.ranked) {
+    EXPECT_TRUE(std::any_of(after.ranked.begin(), after.ranked.end(),
+                            [&](const PlanCandidate& o) {
+                              return o.system == c.system && o.nodes == c.nodes &&
+                                     o.offer->name == c.offer->name && o.finish == c.finish;
+                            }))
+        << c.nodes << " x " << c.system << " " << c.offer->name;
+  }
+}
+
+/// Two cards that are bought draw what two draw and fail as two do, whatever the slots of the machine.
+TEST(Plan, APartOfAMachineHasNoMoreDevices) {
+  PlanQuestion q = question({"4090-pcie-8x:2"});
+  q.market.rent = false;
+  const PlanCandidate c = make_plan(q).ranked.at(0);
+  const System system = System::load("4090-pcie-8x");
+  EXPECT_EQ(c.devices, 2);
+  EXPECT_EQ(c.watts, power_of(c.report, system, 2).wall());
+  EXPECT_EQ(c.faults->node_mtbf, fault_rates(system, 2).node_mtbf);
+  q.market.offers.clear();
+  EXPECT_EQ(make_plan(q).ranked.at(0).watts, c.watts);
+  q.market.offers = offers_from_json(
+      Json::parse(R"({"offers": {"whole": {"seller": "me", "system": "4090-pcie-8x", "kind": "buy",
+                    "capital": 30000, "date": "2026-01", "source": "a quote"}}})",
+                  "offers.json"),
+      q.market.today);
+  EXPECT_EQ(make_plan(q).ranked.at(0).watts, power_of(c.report, system).wall());
+}
+
+/// However few are asked for, a slower machine is not named where a faster one keeps to the limits.
+TEST(Plan, TheFirstIsTheBestThatKeepsToTheLimits) {
+  for (const bool buy : {false, true}) {
+    PlanQuestion q = question({"dgx-h100", "dgx-a100", "dgx1-v100", "rtx-5090-1x"});
+    q.market.rent = !buy, q.market.buy = buy;
+    if (buy)
+      q.limits.budget = 180'000;
+    else
+      q.limits.power = 3500;
+    q.top = 1;
+    const PlanCandidate few = make_plan(q).ranked.at(0);
+    EXPECT_TRUE(few.meets());
+    EXPECT_EQ(few.system, "dgx1-v100");
+  }
+}
+
+TEST(Plan, PowerIsKeptWithNinetyPercent) {
+  PlanQuestion q = question({"dgx-a100"});
+  q.market.buy = false;
+  const Estimate watts = make_plan(q).ranked.at(0).watts;
+  q.limits.power = watts.value;
+  EXPECT_NEAR(make_plan(q).ranked.at(0).in_power, 0.5, 1e-9);
+  EXPECT_FALSE(make_plan(q).smallest);
+  q.limits.power = watts.high;
+  EXPECT_TRUE(make_plan(q).ranked.at(0).meets());
 }
 
 TEST(Plan, WithoutAPriceTimeAndEnergyRank) {
@@ -214,6 +316,23 @@ TEST(Plan, ASystemAskedTwiceIsOneMachine) {
   EXPECT_THROW(make_plan(question({"dgx-a100", "nosuch"})), InputError);
 }
 
+/// Written off over fewer years it costs a run more, but less must be at hand.
+TEST(Plan, AmongOffersOfAKindThatWithinTheBudgetIsTaken) {
+  PlanQuestion q = question({"dgx-a100"});
+  const std::string rest =
+      R"("seller": "me", "system": "dgx-a100", "kind": "buy", "date": "2026-01", "source": "a quote")";
+  q.market.offers =
+      offers_from_json(Json::parse(R"({"offers": {"long": {"capital": 100000, "years": 8, )" + rest +
+                                       R"(}, "short": {"capital": 90000, "years": 2, )" + rest + "}}}",
+                                   "offers.json"),
+                       q.market.today);
+  EXPECT_EQ(make_plan(q).ranked.at(0).offer->name, "long");
+  q.limits.budget = 95'000;
+  const PlanCandidate c = make_plan(q).ranked.at(0);
+  EXPECT_EQ(c.offer->name, "short");
+  EXPECT_TRUE(c.meets());
+}
+
 TEST(Plan, ACommitmentIsPaidWhole) {
   PlanQuestion q = question({"dgx-a100"});
   q.market.offers = offers_from_json(
@@ -241,7 +360,7 @@ TEST(Plan, NumbersOfNodes) {
   EXPECT_THAT(parse_nodes("4"), ElementsAre(4));
   EXPECT_THAT(parse_nodes("1..16"), ElementsAre(1, 2, 3, 4, 6, 8, 12, 16));
   EXPECT_THAT(parse_nodes("5..7,2"), ElementsAre(2, 5, 6, 7));
-  for (const char* wrong : {"", "0", "8..4", "1..", "x", "-1", "1..2..3"})
+  for (const char* wrong : {"", "0", "8..4", "1..", "x", "-1", "1..2..3", "..4"})
     EXPECT_ANY_THROW(parse_nodes(wrong)) << wrong;
 }
 
@@ -250,7 +369,11 @@ TEST(Plan, SumsOfMoney) {
   EXPECT_EQ(parse_dollars("8,000 USD"), 8000);
   EXPECT_EQ(parse_dollars("2MUSD"), 2e6);
   EXPECT_EQ(parse_dollars("1.5kUSD"), 1500);
-  for (const char* wrong : {"", "8000", "-5USD", "0USD", "8000EUR", "USD", "2mUSD", "1e3xUSD"})
+  EXPECT_EQ(parse_dollars("1.125MUSD"), 1.125e6);
+  EXPECT_EQ(parse_dollars("1,234,567.50 USD"), 1234567.5);
+  EXPECT_EQ(parse_dollars("8 000USD"), 8000);
+  for (const char* wrong : {"", "8000", "-5USD", "0USD", "8000EUR", "USD", "2mUSD", "1e3xUSD", "8.000USD",
+                            "8,5kUSD", "8,0,0USD", "1.2.3USD", ".USD"})
     EXPECT_ANY_THROW(parse_dollars(wrong)) << wrong;
 }
 

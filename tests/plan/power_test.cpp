@@ -60,6 +60,20 @@ TEST(Power, OfHalfANodeIsLessThanOfAll) {
   EXPECT_LT(half, all * 0.75);
 }
 
+/// Two of eight slots filled draw a quarter of the devices' and boards' share; processors and adapters stay.
+TEST(Power, OfEmptySlotsIsNone) {
+  const System system = System::load("4090-pcie-8x");
+  const Report two = report_of(2, 1, 0);
+  const Power all = power_of(two, system), part = power_of(two, system, 2);
+  EXPECT_GT(all.unused.value, 0);
+  EXPECT_EQ(part.unused.value, 0);
+  EXPECT_EQ(part.devices, all.devices);
+  EXPECT_NEAR(part.boards.value, all.boards.value / 4, 1e-9);
+  EXPECT_EQ(part.processors, all.processors);
+  EXPECT_EQ(power_of(two, system, 8).wall(), all.wall());
+  EXPECT_LT(idle_power(system, 1, 2).wall().value, idle_power(system, 1).wall().value);
+}
+
 TEST(Power, StaysBelowALimit) {
   const Report busy = report_of(8, 1, 0);
   const Power full = power_of(busy, System::load("v100-pcie-8x"));
