@@ -352,12 +352,13 @@ class Planner {
     if (q_.failures && !m.question->failures) {
       try {
         const double read = answers::checkpoint_seconds(*m.question, devices);
-        m.faults =
+        const FaultRates rates =
             fault_rates(m.question->system, static_cast<double>(devices) / static_cast<double>(m.nodes));
-        const Failures f = failures(*m.faults, Luck::expected, 0, read, true);
+        const Failures f = failures(rates, Luck::expected, 0, read, true);
         *m.question = m.question->with({{"node-mtbf", hours(f.node_mtbf)},
                                         {"restart-time", fmt::format("{:.4g}s", f.restart.value_or(read))}},
                                        q_.hooks);
+        m.faults = rates;
         m.question->timeline = false;
       } catch (const InputError& e) {
         m.without_failures = fmt::format("failures are left out: {}", e.what());
@@ -388,6 +389,9 @@ class Planner {
     if (!answers::learns_as_one(m.question->scheme))
       c.notes.push_back(fmt::format("{} makes stale or averaged updates: the same samples may train less",
                                     c.way.candidate.scheme));
+    if (c.offer && c.offer->kind == OfferKind::spot && !m.faults)
+      c.notes.push_back(fmt::format("that {} takes spot machines away is not counted: failures are {}",
+                                    c.offer->seller, m.question->failures ? "those given" : "left out"));
     set_finish(m, c);
     if (c.failures) c.question = asked(c);
     if (q_.market.grid) c.carbon = carbon(*q_.market.grid, c.joules, q_.market.ownership.pue);

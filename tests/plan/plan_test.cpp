@@ -276,6 +276,27 @@ TEST(Plan, OwnFailuresReplaceThePublishedOnes) {
   EXPECT_THROW(make_plan(q), InputError);
 }
 
+TEST(Plan, SpotMachinesThatAreNeverTakenAwaySaySo) {
+  PlanQuestion q = question({"dgx-a100"});
+  q.market.offers = offers_from_json(
+      Json::parse(R"({"offers": {"mine": {"seller": "me", "system": "dgx-a100", "kind": "spot", "per_hour": 1,
+                    "interruptions_per_hour": 1, "date": "2026-01", "source": "a quote"}}})",
+                  "offers.json"),
+      q.market.today);
+  q.market.spot = true;
+  const auto says = [](const PlanQuestion& asked, const char* why) {
+    const std::vector<std::string> notes = make_plan(asked).ranked.at(0).notes;
+    return std::any_of(notes.begin(), notes.end(),
+                       [&](const std::string& note) { return note.find(why) != std::string::npos; });
+  };
+  EXPECT_FALSE(says(q, "is not counted"));
+  q.failures = false;
+  EXPECT_TRUE(says(q, "is not counted: failures are left out"));
+  q.failures = true;
+  q.training.insert(q.training.end(), {{"node-mtbf", "1000h"}, {"restart-time", "10min"}});
+  EXPECT_TRUE(says(q, "is not counted: failures are those given"));
+}
+
 TEST(Plan, SpotMachinesAreTakenAwayAsOftenAsTheirOfferSays) {
   const auto finish = [](const std::string& interruptions) {
     PlanQuestion q = question({"dgx-a100"}, {16});
