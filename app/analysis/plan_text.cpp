@@ -117,6 +117,7 @@ std::string limits_met_text(const Plan& plan) {
                        *plan.smallest + 1, count_text(all[*plan.smallest].devices, "device"));
   const auto likeliest = std::max_element(
       all.begin(), all.end(), [](const auto& a, const auto& b) { return a.in_limits() < b.in_limits(); });
+  if (likeliest->in_limits() < 0.01) return "None keeps to the limits.\n";
   return fmt::format("None keeps to the limits with 90 % probability; the likeliest is number {}, with {}.\n",
                      likeliest - all.begin() + 1, chance_text(likeliest->in_limits()));
 }
@@ -124,7 +125,14 @@ std::string limits_met_text(const Plan& plan) {
 std::string decision_text(const PlanQuestion& q, const Plan& plan) {
   std::string out;
   if (!limits_text(q.limits).empty()) out += limits_met_text(plan);
-  if (plan.first_beats_second) {
+  const bool equal = plan.first_beats_second && plan.influences.empty() &&
+                     plan.ranked[0].value(q.aim) == plan.ranked[1].value(q.aim);
+  if (equal) {
+    out += fmt::format("The second {}: it is the same machine under another offer.\n",
+                       q.aim == Aim::soonest    ? "is done as soon as the first"
+                       : q.aim == Aim::cheapest ? "costs as much as the first"
+                                                : "needs as much energy as the first");
+  } else if (plan.first_beats_second) {
     const char* better = q.aim == Aim::soonest    ? "is done sooner"
                          : q.aim == Aim::cheapest ? "is cheaper"
                                                   : "needs less energy";

@@ -44,11 +44,21 @@ std::vector<Precision> parse_precisions(std::string_view text, const Place& plac
   return out;
 }
 
+/// In their order, none twice.
+std::vector<std::string> asked_schemes(const Arguments& arguments) {
+  if (!arguments.has("schemes")) return exact_schemes();
+  std::vector<std::string> out;
+  for (const std::string& scheme : split_names({arguments.text("schemes", "")})) {
+    if (std::find(out.begin(), out.end(), scheme) == out.end()) out.push_back(scheme);
+  }
+  return out;
+}
+
 Space read_space(const Arguments& arguments, const Question& question) {
   Space space;
   space.graph = &question.graph;
   space.system = &question.system;
-  space.schemes = arguments.has("schemes") ? split_names({arguments.text("schemes", "")}) : exact_schemes();
+  space.schemes = asked_schemes(arguments);
   const int64_t all = std::min(question.system.accelerator_count(), kUsualDevices);
   const std::vector<int64_t> counts = arguments.integers("devices", {all}, 1, 1'000'000);
   space.devices = *std::max_element(counts.begin(), counts.end());

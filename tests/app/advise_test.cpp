@@ -145,6 +145,18 @@ TEST(Advise, MoreDevicesNeverMakeTheAdvisedRateWorse) {
   }
 }
 
+TEST(Advise, ASchemeAskedTwiceIsTriedOnce) {
+  const std::vector<std::string> words = {"advise",    "--model", "vgg8-cifar10", "--system", "v100-pcie-8x",
+                                          "--devices", "2",       "--format",     "csv",      "--quiet",
+                                          "--schemes"};
+  const auto with = [&](const char* schemes) {
+    std::vector<std::string> all = words;
+    all.push_back(schemes);
+    return tool(all).out;
+  };
+  EXPECT_EQ(with("allreduce,zero,allreduce"), with("allreduce,zero"));
+}
+
 TEST(Advise, ThreadsChangeNothing) {
   const std::vector<std::string> words = {"--model",   "vgg8-cifar10", "--system",
                                           "dgx1-v100", "--batch",      "16"};

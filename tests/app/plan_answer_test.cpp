@@ -75,6 +75,13 @@ TEST(PlanAnswer, RunsWhereTheExecutorCan) {
   EXPECT_EQ(run("mi300x-8x", "1").at("run").kind(), Json::Kind::null);
 }
 
+TEST(PlanAnswer, TwoOffersForOneMachineAreNoChance) {
+  const std::string out = ask_plan({"--systems", "dgx-h100", "--rent"}).out;
+  EXPECT_THAT(out,
+              HasSubstr("The second is done as soon as the first: it is the same machine under another"));
+  EXPECT_THAT(out, testing::Not(HasSubstr("probability")));
+}
+
 /// A report's question has the work; machines, numbers of nodes and ways are the plan's own.
 TEST(PlanAnswer, TakesTheWorkFromAQuestion) {
   const Scratch scratch;
