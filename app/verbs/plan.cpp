@@ -160,8 +160,7 @@ Arguments asked_to_plan(const Arguments& given) {
   return with_question(given, plan_flags(), rules);
 }
 
-int run_plan(const Arguments& given) {
-  const Arguments arguments = asked_to_plan(given);
+void put_plan(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "text", {"text", "json", "csv"});
   check_out(arguments);
   PlanQuestion q = read_plan(arguments);
@@ -182,6 +181,17 @@ int run_plan(const Arguments& given) {
   if (!pictures.empty()) {
     for (const std::string& file : draw_plan(Json::parse(plan_json(q, answer), "the plan"), pictures))
       note(arguments, file);
+  }
+}
+
+int run_plan(const Arguments& given) {
+  const Arguments arguments = asked_to_plan(given);
+  catch_interrupts();
+  try {
+    put_plan(arguments);
+  } catch (const InputError& error) {
+    if (!interrupted) throw;
+    fmt::print(stderr, "tandem: {}\n", error.what());
   }
   return interrupt_code();
 }

@@ -332,6 +332,18 @@ TEST(Plan, PredictGivesTheFinishOfEveryOffer) {
   }
 }
 
+TEST(Plan, SaysThatItWasStopped) {
+  const std::atomic<bool> stop = true;
+  PlanQuestion q = question({"dgx-a100"});
+  q.stop = &stop;
+  try {
+    make_plan(q);
+    FAIL() << "a plan of nothing";
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("interrupted before"));
+  }
+}
+
 TEST(Plan, ASystemAskedTwiceIsOneMachine) {
   EXPECT_EQ(make_plan(question({"dgx-a100", "dgx-a100"})).priced, 1);
   EXPECT_THROW(make_plan(question({"dgx-a100", "nosuch"})), InputError);
