@@ -385,8 +385,9 @@ class WaySearch {
 void WaySearch::refuse() const {
   if (search_.stopped()) throw InputError("interrupted before a way was found");
   if (all_.empty())
-    throw InputError(fmt::format("no way to train {} with {} in a step on at most {} devices",
-                                 space_.graph->name(), samples_words(space_.samples), space_.devices));
+    throw InputError(fmt::format("no way to train {} with {} in a step on at most {} device{}",
+                                 space_.graph->name(), samples_words(space_.samples), space_.devices,
+                                 space_.devices == 1 ? "" : "s"));
   std::string why;
   Bytes needs, capacity;
   HostMemory host;
@@ -404,9 +405,10 @@ void WaySearch::refuse() const {
           ? ""
           : fmt::format(", but then {} of the host's {}", to_text(host.needed), to_text(host.capacity));
   throw InputError(fmt::format(
-      "none of {} ways to train {} on at most {} devices fits: the one that needs least takes {} of {} a "
+      "none of {} ways to train {} on at most {} device{} fits: the one that needs least takes {} of {} a "
       "device{}; more devices, a smaller --global-batch or a smaller optimiser may help",
-      all_.size(), space_.graph->name(), space_.devices, to_text(needs), to_text(capacity), offloaded));
+      all_.size(), space_.graph->name(), space_.devices, space_.devices == 1 ? "" : "s", to_text(needs),
+      to_text(capacity), offloaded));
 }
 
 }  // namespace

@@ -488,9 +488,33 @@ class Planner {
     if (c.offer) c.cost = cost_of(q_.market.ownership, c, c.finish, c.joules);
   }
 
+  /// Throws InputError if by their bounds all machines miss the deadline.
+  void check_deadline() const {
+    if (!q_.limits.deadline || stopped()) return;
+    const Machine* fastest = nullptr;
+    double nodes = INFINITY;  // as if more of them lost nothing
+    std::string of;
+    for (const Machine& m : machines_) {
+      const double seconds = seconds_at_least(m);
+      if (seconds <= *q_.limits.deadline) return;
+      const double needed = std::ceil(static_cast<double>(m.nodes) * seconds / *q_.limits.deadline);
+      if (needed < nodes) nodes = needed, of = m.system;
+      if (fastest == nullptr || m.rate_at_most() > fastest->rate_at_most()) fastest = &m;
+    }
+    throw InputError(
+        fmt::format("no machine asked about can keep to the deadline: at best {} of {} would do it in {}; at "
+                    "least {} of {} are needed",
+                    nodes_words(static_cast<double>(fastest->nodes)), fastest->system,
+                    base::seconds_text(seconds_at_least(*fastest)), nodes_words(nodes), of));
+  }
+  static std::string nodes_words(double count) {
+    return fmt::format("{:.{}g} node{}", count, count < 1e6 ? 6 : 3, count == 1 ? "" : "s");
+  }
+
   Plan finish() {
     plan_.predicted = predicted_;
     plan_.interrupted = stopped();
+    check_deadline();
     for (const Entry& e : entries_) {
       if (machines_[e.machine].report) plan_.ranked.push_back(candidate(e));
     }

@@ -113,6 +113,18 @@ TEST(Plan, TheSmallestThatMeetsTheDeadlineIsFound) {
   }
 }
 
+TEST(Plan, ADeadlineOutOfReachIsRefusedWithTheNodesThatItNeeds) {
+  PlanQuestion q = question({"dgx-a100"}, {1, 2});
+  const double soonest = make_plan(q).ranked.at(0).finish.value;
+  q.limits.deadline = soonest / 1000;
+  try {
+    make_plan(q);
+    FAIL() << "no node can do this";
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), testing::ContainsRegex("at least [0-9]+ nodes of dgx-a100 are needed"));
+  }
+}
+
 TEST(Plan, NoneOfTheFrontIsBeatenInBoth) {
   const Plan plan = make_plan(question({"dgx1-v100", "dgx-a100", "dgx-h100"}, {1, 2}));
   ASSERT_FALSE(plan.pareto.empty());
