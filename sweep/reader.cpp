@@ -97,6 +97,15 @@ const Question* Reader::read(int64_t position, AskedCell& cell) {
   return &*question_;
 }
 
+std::optional<Row> answer_cell(Reader& reader, const Grid& grid, int64_t position, const std::string& known,
+                               Depth depth) {
+  AskedCell cell;
+  const Question* question = reader.read(position, cell);
+  if (cell.hash == known) return {};
+  return question == nullptr ? refused_row(grid, cell, cell.refusal)
+                             : answer_row(grid, cell, *question, depth);
+}
+
 namespace {
 
 /// Reads what a value names by itself, so that a name that does not exist is an error here and now.

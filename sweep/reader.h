@@ -36,6 +36,10 @@ class Reader {
   std::optional<Question> question_;
 };
 
+/// The row of a cell, or nothing if its question still has the key `known`: then the file has that row.
+std::optional<Row> answer_cell(Reader& reader, const Grid& grid, int64_t position, const std::string& known,
+                               Depth depth);
+
 /// Throws UsageError or InputError for a value that no cell can have, whatever the other options: a model,
 /// machine, scheme or recipe that does not exist, a number out of range. Notes on models go to `hooks`.
 void check_grid(const Grid& grid, const Hooks& hooks);

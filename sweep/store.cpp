@@ -116,6 +116,22 @@ std::string difference(const Header& is, const Header& other, bool shards) {
   return "";
 }
 
+namespace {
+
+void refuse_other(const std::string& file, const Header& found, const Header& header) {
+  const std::string differs = difference(found, header, true);
+  if (!differs.empty())
+    throw InputError(
+        fmt::format("{}: holds another sweep: {}. Give another --out, or the options of this file",
+                    printable(file), differs));
+}
+
+void check_header(Database& database, const Header& header) {
+  refuse_other(database.file(), header_of(database), header);
+}
+
+}  // namespace
+
 Store::Store(std::unique_ptr<Database> database, Header header)
     : database_(std::move(database)), header_(std::move(header)) {}
 
@@ -130,18 +146,17 @@ Store Store::read(const std::string& file) {
 Store Store::write(const std::string& file, const Header& header, bool alone) {
   auto database = std::make_unique<Database>(file, Database::Mode::write);
   if (alone) database->run("PRAGMA locking_mode = EXCLUSIVE");  // SQLite's log then shares no memory
-  if (!is_empty(*database)) {
+  if (!is_empty(*database)) {                                   // before anything changes
     check_kind(*database);
     check_pages(*database);
+    check_header(*database, header);
   }
   database->run("PRAGMA journal_mode = WAL");
   database->run("BEGIN IMMEDIATE");
   if (is_empty(*database)) put_header(*database, header);
   database->run("COMMIT");
-  Header found = header_of(*database);
-  Store out(std::move(database), std::move(found));
-  check_same(out, header);
-  return out;
+  check_header(*database, header);
+  return {std::move(database), header};
 }
 
 int64_t Store::cells() { return number(*database_, "SELECT count(*) FROM cells"); }
@@ -197,11 +212,7 @@ void Store::finish() {
 }
 
 void check_same(const Store& store, const Header& header) {
-  const std::string differs = difference(store.header(), header, true);
-  if (!differs.empty())
-    throw InputError(
-        fmt::format("{}: holds another sweep: {}. Give another --out, or the options of this file",
-                    printable(store.file()), differs));
+  refuse_other(store.file(), store.header(), header);
 }
 
 void remove_store(const std::string& file) {

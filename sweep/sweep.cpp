@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/in_parallel.h"
+#include "sweep/desk.h"
 #include "sweep/lock.h"
 #include "sweep/reader.h"
 
@@ -24,8 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kChunk = 64;  // cells that one thread answers one after another
 
 /// The one thread that writes: takes rows from all others and keeps them, many at a time.
 class Writer {
@@ -105,63 +104,44 @@ class Writer {
   std::thread thread_;
 };
 
-/// Readers, each lent to one thread at a time.
-class Readers {
- public:
-  explicit Readers(const SweepQuestion& q) : grid_(q.header.grid), hooks_(q.hooks) { hooks_.note = nullptr; }
-  std::unique_ptr<Reader> take() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Reader>(grid_, hooks_, programs_);
-    auto out = std::move(idle_.back());
-    idle_.pop_back();
-    return out;
-  }
-  void give(std::unique_ptr<Reader> reader) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(reader));
-  }
-
- private:
-  const Grid& grid_;
-  Hooks hooks_;
-  const std::shared_ptr<Programs> programs_ = std::make_shared<Programs>();
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Reader>> idle_;
-};
-
 /// Answers all cells that are not in the file with the key of their question; first those of which nothing is
 /// there, so that a run that is stopped early has got on.
-Outcome answer_missing(Store& store, const SweepQuestion& q) {
+Outcome answer_missing(Store& store, const SweepQuestion& q, Desk& desk) {
   const Grid& grid = q.header.grid;
   const Depth depth = parse_depth(q.header.depth, option_place("depth"));
-  const std::unordered_map<int64_t, std::string> known = store.keys();
+  const Desk::Keys known = store.keys();
   std::vector<int64_t> order = grid.order(q.header.shard);
   std::stable_partition(order.begin(), order.end(), [&](int64_t at) { return known.count(at) == 0; });
-  std::atomic<int64_t> kept{0};
-  Readers readers(q);
-  Writer writer(store, q, static_cast<int64_t>(order.size()));
-  base::in_parallel((order.size() + kChunk - 1) / kChunk, q.threads, [&](std::size_t chunk) {
-    auto reader = readers.take();
-    const std::size_t end = std::min(order.size(), (chunk + 1) * kChunk);
-    for (std::size_t i = chunk * kChunk; i < end && !writer.stopped(); ++i) {
-      AskedCell cell;
-      const Question* question = reader->read(order[i], cell);
-      const auto at = known.find(order[i]);
-      if (at != known.end() && at->second == cell.hash) {
-        ++kept;
-        writer.skip();
-      } else {
-        writer.add(question == nullptr ? refused_row(grid, cell, cell.refusal)
-                                       : answer_row(grid, cell, *question, depth));
+  Work work(std::move(order), q.threads + q.others.threads);
+  Writer writer(store, q, static_cast<int64_t>(work.cells()));
+  const Desk::Keep keep = [&](std::size_t index, std::optional<Row> row) {
+    if (!work.answered(index)) return;
+    row ? writer.add(std::move(*row)) : writer.skip();
+  };
+  Hooks quiet = q.hooks;
+  quiet.note = nullptr;
+  const auto programs = std::make_shared<Programs>();
+  const auto answer_here = [&](std::size_t) {
+    Reader reader(grid, quiet, programs);
+    for (Work::Part part = work.take_here(); !part.empty(); part = work.take_here()) {
+      for (std::size_t i = part.begin; i < part.end; ++i) {
+        if (writer.stopped()) return;
+        const auto at = known.find(work.position(i));
+        keep(i, answer_cell(reader, grid, work.position(i), at == known.end() ? "" : at->second, depth));
       }
     }
-    readers.give(std::move(reader));
-  });
+  };
+  desk.share(work, known, keep,
+             [&] { base::in_parallel(static_cast<std::size_t>(q.threads), q.threads, answer_here); });
   const int64_t answered = writer.finish();
-  const auto cells = static_cast<int64_t>(order.size());
   const int64_t done = store.cells();
   store.finish();
-  return {store.file(), cells, done, done - std::min(done, answered), kept + answered == cells};
+  return {store.file(),
+          static_cast<int64_t>(work.cells()),
+          done,
+          done - std::min(done, answered),
+          work.all_answered(),
+          desk.close()};
 }
 
 constexpr std::string_view kPart = ".part";
@@ -221,7 +201,7 @@ void remove_attempt(const std::string& file) {
   remove_store(file);
 }
 
-Outcome answer_shard(const SweepQuestion& q) {
+Outcome answer_shard(const SweepQuestion& q, Desk& desk) {
   const std::string file = shard_file(q.out, q.header.shard);
   const std::string own = attempt_name(file);
   const std::vector<std::string> attempts = attempts_at(file);
@@ -234,7 +214,7 @@ Outcome answer_shard(const SweepQuestion& q) {
     Store store = Store::write(own, q.header, true);
     for (const std::string& attempt : attempts) adopt_attempt(store, attempt);
     if (begun) adopt(store, file);
-    out = answer_missing(store, q);
+    out = answer_missing(store, q, desk);
     if (!out.complete) return out;
   }
   replace_store(own, file);
@@ -254,14 +234,15 @@ std::string shard_file(const std::string& out, const Shard& shard) {
 }
 
 Outcome answer_grid(const SweepQuestion& q) {
+  Desk desk(q.others, q.stop);  // first: whatever is wrong here, the others hear that there is nothing to do
   check_grid(q.header.grid, q.hooks);
-  if (q.header.shard.count > 1) return answer_shard(q);
+  if (q.header.shard.count > 1) return answer_shard(q, desk);
   const auto lock = WriterLock::take(q.out);
   if (!lock)
     throw InputError(fmt::format("{}: another process is writing it. Wait for it, or give another --out",
                                  printable(q.out)));
   Store store = Store::write(q.out, q.header);
-  return answer_missing(store, q);
+  return answer_missing(store, q, desk);
 }
 
 }  // namespace tandem::sweep

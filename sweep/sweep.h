@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "answers/question.h"
+#include "sweep/desk.h"
 #include "sweep/grid.h"
 #include "sweep/store.h"
 
@@ -30,6 +31,7 @@ struct SweepQuestion {
   std::chrono::milliseconds together{100};             ///< a finished cell waits so long for others at most
   const std::atomic<bool>* stop = nullptr;             ///< once true, no further cell is begun; null: never
   std::function<void(const Progress&)> progress = {};  ///< from another thread; may be empty
+  Others others = {};
 };
 
 struct Outcome {
@@ -38,6 +40,7 @@ struct Outcome {
   int64_t done = 0;       ///< that are
   int64_t before = 0;     ///< of these: found in the file, or in those of earlier attempts
   bool complete = false;  ///< all are, as their questions are now
+  int64_t lost = 0;       ///< threads of Others that did not come back; their cells were answered here
 };
 
 /// "grid.sqlite" as "grid.shard-3-of-8.sqlite"; the whole grid's file is `out` itself.

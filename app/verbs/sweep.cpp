@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "app/console/output.h"
 #include "app/console/version.h"
 #include "base/text.h"
+#include "exec/comm/ranks.h"
 
 namespace tandem::app {
 
@@ -56,12 +58,12 @@ int report_outcome(const Arguments& arguments, const sweep::Outcome& outcome) {
   return 0;
 }
 
-int answer(const Arguments& given, const std::vector<Option>& flags) {
+sweep::SweepQuestion sweep_question(const Arguments& given, const std::vector<Option>& flags) {
   for (const char* other : {"sort", "top", "ascending", "format"}) {
     if (given.has(other)) throw UsageError(fmt::format("--{} is for tandem sweep show", other));
   }
   given.required("out", "grid.sqlite");
-  check_out(given);
+  if (exec::ranks().rank == 0) check_out(given);
   const Arguments arguments = with_question(given, flags);
   sweep::SweepQuestion q;
   q.header.grid = sweep::Grid::read(arguments);
@@ -71,9 +73,18 @@ int answer(const Arguments& given, const std::vector<Option>& flags) {
   q.header.shard = arguments.value("shard", "0/1", sweep::Shard::parse);
   q.hooks = hooks(arguments);
   q.out = arguments.text("out", "");
-  q.threads = static_cast<int>(
-      arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
+  // A process of several has as many processors as mpirun was told: one, unless --threads says otherwise.
+  const int64_t processors = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64);
+  q.threads =
+      static_cast<int>(arguments.integer("threads", exec::ranks().several() ? 1 : processors, 1, 1024));
   q.stop = &interrupted;
+  return q;
+}
+
+/// Answers the grid, with the other ranks if there are some, of which this is rank 0.
+int answer(const Arguments& arguments, sweep::SweepQuestion q) {
+  q.others.threads = (exec::ranks().size - 1) * q.threads;
+  q.others.serve = exec::answer_ranks;
   catch_interrupts();
   sweep::Outcome outcome;
   {
@@ -81,7 +92,50 @@ int answer(const Arguments& given, const std::vector<Option>& flags) {
     q.progress = [&](const sweep::Progress& p) { progress.show(progress_text(p)); };
     outcome = sweep::answer_grid(q);
   }
-  return report_outcome(arguments, outcome);
+  const int code = report_outcome(arguments, outcome);
+  if (outcome.lost == 0) return code;
+  if (outcome.complete)
+    note(arguments,
+         fmt::format("{} of {} threads of other ranks did not come back; rank 0 answered their cells",
+                     outcome.lost, q.others.threads));
+  exec::abort_ranks(code);  // nor can MPI end as it should without them
+  return code;
+}
+
+/// What ranks of the same sweep have in common.
+std::string header_text(const sweep::SweepQuestion& q) {
+  return fmt::format("{} {} {} {} {}", q.header.build, q.header.grid.to_json().dump(), q.header.depth,
+                     q.header.shard.text(), q.threads);
+}
+
+/// Rank 0 has the file and says what is to be said; the others answer what it gives them.
+int answer_with_ranks(const Arguments& given, const std::vector<Option>& flags) {
+  constexpr std::chrono::minutes kPatience{10};
+  const bool first = exec::ranks().rank == 0;
+  std::optional<sweep::SweepQuestion> q;
+  std::exception_ptr failed;
+  std::string said;
+  try {
+    q = sweep_question(given, flags);
+  } catch (const std::exception& error) {
+    failed = std::current_exception();
+    said = error.what();
+  }
+  const std::vector<std::string> failures = exec::gather_over_ranks(said);
+  const std::vector<std::string> headers = exec::gather_over_ranks(q ? header_text(*q) : "");
+  for (std::size_t r = 0; r < failures.size(); ++r) {
+    if (failures[r].empty() && headers[r] == headers[0]) continue;
+    if (!first) return 0;
+    if (failed) std::rethrow_exception(failed);
+    throw InputError(
+        fmt::format("rank {}: {}", r,
+                    failures[r].empty() ? "is another build of tandem, or has other options" : failures[r]));
+  }
+  if (first) return answer(given, std::move(*q));
+  sweep::answer_for(q->header, q->hooks, q->threads, [&](int thread, const std::string& message) {
+    return exec::ask_rank_0(thread, message, kPatience);
+  });
+  return 0;
 }
 
 std::string the_file(const Arguments& arguments) {
@@ -152,7 +206,8 @@ std::vector<Option> sweep_flags() {
         "rate (default): throughput, staleness, memory; report: speed-up too, and each cell's whole "
         "report; full: its bottleneck too"},
        {"shard", "I/N", "only that part of the cells, 0/8 to 7/8, in its own file: grid.shard-0-of-8.sqlite"},
-       {"threads", "N", "default: one per processor; the answers do not depend on it"},
+       {"threads", "N",
+        "default: one per processor, under mpirun one per process; the answers do not depend on it"},
        {"sort", "COLUMN", "show: by this column of the file, largest first; default samples_per_second"},
        {"ascending", "", "show: smallest first"},
        {"top", "N", "show: that many cells; default 20"},
@@ -163,7 +218,9 @@ std::vector<Option> sweep_flags() {
 
 int run_sweep_verb(const Arguments& arguments) {
   const std::vector<Option> flags = sweep_flags();
-  if (arguments.words().empty()) return answer(arguments, flags);
+  if (arguments.words().empty())
+    return exec::ranks().several() ? answer_with_ranks(arguments, flags)
+                                   : answer(arguments, sweep_question(arguments, flags));
   const std::string& what = arguments.words()[0];
   if (what == "show") return show_sweep(arguments, flags);
   if (what == "export") return export_sweep(arguments, flags);

@@ -50,6 +50,8 @@ const Ranks& ranks() {
 }
 void sum_over_ranks(std::span<double>) {}
 std::vector<std::string> gather_over_ranks(const std::string& own) { return {own}; }
+void answer_ranks(const std::function<std::string(const std::string&)>&, const std::function<bool()>&) {}
+std::string ask_rank_0(int, const std::string&, std::chrono::seconds) { return ""; }
 void meet_ranks() {}
 void abort_ranks(int) {}
 std::unique_ptr<exec::Transport> mpi_transport(Abort&) { return nullptr; }
@@ -234,6 +236,89 @@ std::vector<std::string> gather_over_ranks(const std::string& own) {
   std::vector<std::string> out;
   for (std::size_t r = 0; r < sizes.size(); ++r)
     out.push_back(all.substr(static_cast<std::size_t>(begins[r]), static_cast<std::size_t>(sizes[r])));
+  return out;
+}
+
+namespace {
+
+using Over = std::function<bool()>;
+
+/// With one that is on its way to or from a rank that may be lost, before others are served.
+constexpr std::chrono::seconds kMessagePatience{10};
+
+Over after(std::chrono::seconds patience) {
+  return
+      [end = std::chrono::steady_clock::now() + patience] { return std::chrono::steady_clock::now() > end; };
+}
+
+/// Tries until it succeeds or is `over`, mostly asleep: the processors are for what is asked.
+bool try_until(const std::function<bool()>& attempt, const Over& over) {
+  while (!attempt()) {
+    if (over()) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+bool send_text(const std::string& text, int rank, int tag, const Over& over) {
+  if (text.size() > INT32_MAX) throw InputError("texts above 2 GiB do not travel over MPI");
+  MPI_Request request = MPI_REQUEST_NULL;
+  sure(MPI_Isend(text.data(), static_cast<int>(text.size()), MPI_CHAR, rank, tag, MPI_COMM_WORLD, &request),
+       "MPI_Isend");
+  const auto sent = [&] {
+    int done = 0;
+    sure(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    return done != 0;
+  };
+  if (try_until(sent, over)) return true;
+  MPI_Cancel(&request);
+  MPI_Request_free(&request);
+  return false;
+}
+
+/// `status`: from whom it is. False once it is over, and if the sender is lost in the middle of a long text.
+bool receive_text(std::string& text, MPI_Status& status, int rank, int tag, const Over& over) {
+  MPI_Message message = MPI_MESSAGE_NULL;
+  const auto came = [&] {
+    int found = 0;
+    sure(MPI_Improbe(rank, tag, MPI_COMM_WORLD, &found, &message, &status), "MPI_Improbe");
+    return found != 0;
+  };
+  if (!try_until(came, over)) return false;
+  int size = 0;
+  sure(MPI_Get_count(&status, MPI_CHAR, &size), "MPI_Get_count");
+  auto bytes = std::make_unique<std::string>(static_cast<std::size_t>(size), '\0');
+  MPI_Request request = MPI_REQUEST_NULL;
+  sure(MPI_Imrecv(bytes->data(), size, MPI_CHAR, &message, &request), "MPI_Imrecv");
+  const auto whole = [&] {
+    int done = 0;
+    sure(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    return done != 0;
+  };
+  if (!try_until(whole, after(kMessagePatience))) {
+    bytes.release();  // NOLINT: stays MPI's
+    return false;
+  }
+  text = std::move(*bytes);
+  return true;
+}
+
+}  // namespace
+
+void answer_ranks(const std::function<std::string(const std::string&)>& answer, const Over& over) {
+  std::string asked;
+  MPI_Status status;
+  while (!over()) {
+    if (receive_text(asked, status, MPI_ANY_SOURCE, MPI_ANY_TAG, over))
+      send_text(answer(asked), status.MPI_SOURCE, status.MPI_TAG, after(kMessagePatience));
+  }
+}
+
+std::string ask_rank_0(int thread, const std::string& asked, std::chrono::seconds patience) {
+  std::string out;
+  MPI_Status status;
+  if (!send_text(asked, 0, thread, after(patience)) || !receive_text(out, status, 0, thread, after(patience)))
+    throw DeviceError(fmt::format("rank 0 has not answered for {} s", patience.count()));
   return out;
 }
 

@@ -3,31 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/console/child.h"
 #include "base/json.h"
 #include "exec/execute.h"
 #include "schemes/collectives/collectives.h"
-#include "tests/app/tool.h"
+#include "tests/app/mpirun.h"
 
 namespace tandem::tests {
 namespace {
-
-ChildResult mpirun(int processes, std::vector<std::string> words, const char* program = TANDEM_BINARY) {
-  std::vector<std::string> all = {"mpirun", "--allow-run-as-root",     "--oversubscribe",
-                                  "-np",    std::to_string(processes), program};
-  all.insert(all.end(), words.begin(), words.end());
-  try {
-    return run_child(all, "", "openmpi-bin", kPatience);
-  } catch (const InputError&) {
-    ChildResult none;  // no such program
-    none.status = 127;
-    return none;
-  }
-}
-
-bool absent(const ChildResult& r) {
-  return r.status == 127 || r.err.find("built without MPI") != std::string::npos;
-}
 
 std::vector<std::string> training(const std::string& scheme, int iterations = 20) {
   return {

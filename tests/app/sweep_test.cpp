@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/text.h"
-#include "tests/app/tool.h"
+#include "tests/app/mpirun.h"
 
 namespace tandem::tests {
 namespace {
@@ -100,6 +100,29 @@ TEST(SweepVerb, KeepsWhatIsFinishedWhenInterrupted) {
   EXPECT_EQ(result.status, 143) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("of 400,000 cells"), HasSubstr("The same command goes on")));
   EXPECT_THAT(tool({"sweep", "show", file}).out, HasSubstr("of 400,000 cells"));
+}
+
+TEST(SweepVerb, ProcessesAnswerWhatThreadsDo) {
+  const Scratch scratch;
+  const std::string file = scratch.file("grid.sqlite"), apart = scratch.file("apart.sqlite");
+  const ChildResult result = mpirun(3, small_sweep(apart, {"--threads", "2"}));
+  if (absent(result)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("12 of 12 cells: 8 answered, 0 do not fit, 4 refused"));
+  ASSERT_EQ(tool(small_sweep(file)).status, 0);
+  EXPECT_EQ(tool({"sweep", "export", apart}).out, tool({"sweep", "export", file}).out);
+
+  // What is wrong is said once, and none waits for the others.
+  for (const auto& [words, said] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {small_sweep(scratch.file("none") + "/x.sqlite"), "there is no folder"},
+           {small_sweep(file, {"--precision", "fp16"}), "holds another sweep"},
+           {small_sweep(file, {"--shard", "3/2"}), "shards are numbered"}}) {
+    const ChildResult wrong = mpirun(3, words);
+    EXPECT_NE(wrong.status, 0);
+    const auto first = wrong.err.find(said);
+    ASSERT_NE(first, std::string::npos) << wrong.err;
+    EXPECT_EQ(wrong.err.find(said, first + 1), std::string::npos) << wrong.err;
+  }
 }
 
 TEST(SweepVerb, RefusesWhatItCannotDo) {
