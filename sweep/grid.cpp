@@ -117,7 +117,6 @@ Shard Shard::parse(const std::string& text, const Place& place) {
   const auto slash = text.find('/');
   if (slash == std::string::npos)
     throw InputError(place, fmt::format("\"{}\" is not i/n, for example 0/8 to 7/8", printable(text)));
-  constexpr int64_t kMost = 1'000'000;
   Shard out;
   out.count = parse_integer(std::string_view(text).substr(slash + 1), 1, kMost, place);
   out.index = parse_integer(std::string_view(text).substr(0, slash), 0, kMost, place);

@@ -26,6 +26,7 @@ struct Axis {
 /// One of several parts of a grid, which share no cell and are all of it. Cells next to each other, or a
 /// fixed number apart, fall into different parts as evenly as they can.
 struct Shard {
+  static constexpr int64_t kMost = 1'000'000;
   int64_t index = 0, count = 1;
   /// Which of `count` parts a cell falls into.
   static int64_t index_of(int64_t position, int64_t count);

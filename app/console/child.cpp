@@ -61,8 +61,7 @@ pid_t spawn(const std::vector<std::string>& argv, Pipe& in, Pipe& out, Pipe& err
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error == ENOENT) {
-    throw DeviceError(
-        fmt::format("{} is not installed, and drawing needs it: apt-get install {}", argv[0], package));
+    throw DeviceError(fmt::format("{} is not installed: apt-get install {}", argv[0], package));
   }
   if (error != 0) throw DeviceError(fmt::format("cannot start {}: {}", argv[0], std::strerror(error)));
   return pid;

@@ -20,8 +20,8 @@ struct ChildResult {
 inline constexpr std::chrono::seconds kMostSeconds{600};
 
 /// Starts argv[0] (found on PATH) with `input` on its stdin, and waits. Kills it after `limit`. Throws
-/// DeviceError if the system refuses a process, InputError if the program is not installed; the message says
-/// to install `package`.
+/// DeviceError if the system refuses a process, or the program is not installed; the message says to install
+/// `package`.
 ChildResult run_child(const std::vector<std::string>& argv, std::string_view input, std::string_view package,
                       std::chrono::seconds limit = kMostSeconds);
 

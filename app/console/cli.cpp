@@ -69,9 +69,12 @@ std::vector<std::string> renamed(const Verb& verb, std::vector<std::string> word
 
 }  // namespace
 
-Arguments Arguments::parse(const Verb& verb, const std::vector<std::string>& words) {
+Arguments Arguments::parse(const Verb& verb, const std::vector<std::string>& given) {
   Arguments out;
   if (verb.unchecked) return out;
+  const auto dashes = verb.has_command ? std::find(given.begin(), given.end(), "--") : given.end();
+  const std::vector<std::string> words(given.begin(), dashes);
+  if (dashes != given.end()) out.command_.assign(dashes + 1, given.end());
   const po::options_description description = describe(verb);
   namespace style = po::command_line_style;
   try {

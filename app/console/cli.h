@@ -25,6 +25,7 @@ struct Verb {
   int (*run)(const Arguments&) = nullptr;
   /// Paragraphs and examples after the options in --help; may be empty.
   std::string_view details{};
+  bool has_command = false;  ///< what follows the word "--" is another command: Arguments::command()
   bool unchecked = false;  ///< accepts any option and word (for verbs that only report that they are missing)
 };
 
@@ -43,11 +44,13 @@ class Arguments : public Values {
   static Arguments parse(const Verb& verb, const std::vector<std::string>& words);
 
   const std::vector<std::string>& words() const { return words_; }
+  /// What followed "--", for a verb with Verb::has_command.
+  const std::vector<std::string>& command() const { return command_; }
   /// The same with other values of one option, or without it if there are none.
   Arguments replaced(std::string_view name, std::vector<std::string> values) const;
 
  private:
-  std::vector<std::string> words_;
+  std::vector<std::string> words_, command_;
 };
 
 /// The --help page of a verb, with lines of at most `columns` characters.

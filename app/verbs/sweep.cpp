@@ -5,16 +5,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <thread>
 
-#include "app/analysis/asking.h"
+#include "app/analysis/parquet.h"
+#include "app/analysis/sweep_asking.h"
 #include "app/analysis/sweep_text.h"
-#include "app/console/cli.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
-#include "app/console/version.h"
 #include "base/text.h"
 #include "exec/comm/ranks.h"
 
@@ -56,29 +58,6 @@ int report_outcome(const Arguments& arguments, const sweep::Outcome& outcome) {
     throw InputError(fmt::format("{}: no cell could be answered; the first: {}", printable(outcome.file),
                                  std::get<std::string>(reason)));
   return 0;
-}
-
-sweep::SweepQuestion sweep_question(const Arguments& given, const std::vector<Option>& flags) {
-  for (const char* other : {"sort", "top", "ascending", "format"}) {
-    if (given.has(other)) throw UsageError(fmt::format("--{} is for tandem sweep show", other));
-  }
-  given.required("out", "grid.sqlite");
-  if (exec::ranks().rank == 0) check_out(given);
-  const Arguments arguments = with_question(given, flags);
-  sweep::SweepQuestion q;
-  q.header.grid = sweep::Grid::read(arguments);
-  q.header.depth = arguments.text("depth", "rate");
-  arguments.value("depth", "rate", sweep::parse_depth);
-  q.header.build = build_name();
-  q.header.shard = arguments.value("shard", "0/1", sweep::Shard::parse);
-  q.hooks = hooks(arguments);
-  q.out = arguments.text("out", "");
-  // A process of several has as many processors as mpirun was told: one, unless --threads says otherwise.
-  const int64_t processors = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64);
-  q.threads =
-      static_cast<int>(arguments.integer("threads", exec::ranks().several() ? 1 : processors, 1, 1024));
-  q.stop = &interrupted;
-  return q;
 }
 
 /// Answers the grid, with the other ranks if there are some, of which this is rank 0.
@@ -163,23 +142,48 @@ int show_sweep(const Arguments& arguments, const std::vector<Option>& flags) {
 
 int export_sweep(const Arguments& arguments, const std::vector<Option>& flags) {
   only_options(arguments, flags, {"format", "out", "quiet"});
-  arguments.choice("format", "csv", {"csv"});
+  const std::string format = arguments.choice("format", "csv", {"csv", "parquet"});
+  if (format == "parquet") arguments.required("out", "grid.parquet");
   check_out(arguments);
   sweep::Store store = sweep::Store::read(the_file(arguments));
-  put_result(arguments, sweep::csv(store));
+  if (format == "parquet") {
+    write_parquet(store, arguments.text("out", ""));
+  } else {
+    put_result(arguments, sweep::csv(store));
+  }
   return 0;
 }
 
+/// The files to merge: those that are named, or those of --shards that are there.
+std::vector<std::string> files_to_merge(const Arguments& arguments, int64_t shards) {
+  std::vector<std::string> out(arguments.words().begin() + 1, arguments.words().end());
+  if (!arguments.has("shards")) {
+    if (out.empty())
+      throw UsageError(
+          "tandem sweep merge takes files: tandem sweep merge a.sqlite b.sqlite --out grid.sqlite; or "
+          "--shards 8 for those of 8 shards");
+    return out;
+  }
+  if (!out.empty()) throw UsageError("--shards stands for files: tandem sweep merge takes one of the two");
+  const std::string whole = arguments.text("out", "");
+  for (int64_t i = 0; i < shards; ++i) {
+    const std::string file = sweep::shard_file(whole, {i, shards});
+    std::error_code none;
+    if (std::filesystem::exists(file, none)) out.push_back(file);
+  }
+  if (out.empty())
+    throw InputError(fmt::format("{}: none of {} shards has a file yet; the first would be {}",
+                                 printable(whole), shards, printable(sweep::shard_file(whole, {0, shards}))));
+  return out;
+}
+
 int merge_sweeps(const Arguments& arguments, const std::vector<Option>& flags) {
-  only_options(arguments, flags, {"out", "quiet"});
-  const std::vector<std::string> files(arguments.words().begin() + 1, arguments.words().end());
-  if (files.empty())
-    throw UsageError(
-        "tandem sweep merge takes files: tandem sweep merge a.sqlite b.sqlite --out grid.sqlite");
+  only_options(arguments, flags, {"out", "quiet", "shards"});
   arguments.required("out", "grid.sqlite");
   check_out(arguments);
   say_interrupts();
-  int64_t shards = 1;
+  int64_t shards = arguments.integer("shards", 1, 1, sweep::Shard::kMost);
+  const std::vector<std::string> files = files_to_merge(arguments, shards);
   for (const std::string& file : files)
     shards = std::max(shards, sweep::Store::read(file).header().shard.count);
   const sweep::Outcome outcome = sweep::merge(files, arguments.text("out", ""));
@@ -190,30 +194,6 @@ int merge_sweeps(const Arguments& arguments, const std::vector<Option>& flags) {
   note(arguments, shards == 1 ? "cells are missing: the sweep's own command with this --out answers them"
                               : fmt::format("cells are missing: {}", fmt::join(missing, ", ")));
   return 1;
-}
-
-std::vector<Option> sweep_flags() {
-  std::vector<Option> out = question_options();
-  for (Option& option : out) {
-    option.repeatable = true;
-    if (option.value.empty()) option.value = "true|false";
-  }
-  out.insert(
-      out.end(),
-      {question_flag(),
-       {"out", "FILE", "the SQLite file, or of show and export the result's; goes on with one that exists"},
-       {"depth", "DEPTH",
-        "rate (default): throughput, staleness, memory; report: speed-up too, and each cell's whole "
-        "report; full: its bottleneck too"},
-       {"shard", "I/N", "only that part of the cells, 0/8 to 7/8, in its own file: grid.shard-0-of-8.sqlite"},
-       {"threads", "N",
-        "default: one per processor, under mpirun one per process; the answers do not depend on it"},
-       {"sort", "COLUMN", "show: by this column of the file, largest first; default samples_per_second"},
-       {"ascending", "", "show: smallest first"},
-       {"top", "N", "show: that many cells; default 20"},
-       {"format", "FORMAT", "show: text (default), json, csv or md; export: csv"},
-       quiet_flag()});
-  return out;
 }
 
 int run_sweep_verb(const Arguments& arguments) {
@@ -256,7 +236,8 @@ void register_sweep(Registry<Verb>& registry) {
       {.name = "sweep",
        .summary = "a grid of predictions in an SQLite file: every combination of options with several values",
        .usage = "--model A,B --system X,Y --devices N,N --out FILE [options]\n"
-                "       tandem sweep show FILE | export FILE | merge FILE... --out FILE",
+                "       tandem sweep show FILE | export FILE | merge FILE... --out FILE\n"
+                "       tandem sweep merge --shards N --out FILE",
        .flags = sweep_flags(),
        .most_words = 10'000,
        .run = run_sweep_verb,

@@ -17,7 +17,7 @@ inline ChildResult mpirun(int processes, std::vector<std::string> words,
   all.insert(all.end(), words.begin(), words.end());
   try {
     return run_child(all, "", "openmpi-bin", kPatience);
-  } catch (const InputError&) {
+  } catch (const DeviceError&) {
     ChildResult none;  // no such program
     none.status = 127;
     return none;

@@ -102,6 +102,21 @@ TEST(SweepVerb, KeepsWhatIsFinishedWhenInterrupted) {
   EXPECT_THAT(tool({"sweep", "show", file}).out, HasSubstr("of 400,000 cells"));
 }
 
+/// Writes a file of its own, or none where DuckDB is missing: then it says what to install.
+TEST(SweepVerb, ExportsParquetWhereDuckDbIs) {
+  const Scratch scratch;
+  const std::string file = scratch.file("grid.sqlite"), out = scratch.file("it's [1].parquet");
+  ASSERT_EQ(tool(small_sweep(file, {"--set", "host.cores=default,8"})).status, 0);
+  EXPECT_THAT(tool({"sweep", "export", file, "--format", "parquet"}).err, HasSubstr("--out is missing"));
+  const ChildResult result = tool({"sweep", "export", file, "--format", "parquet", "--out", out});
+  if (result.status == 0) {
+    EXPECT_THAT(slurp(out), StartsWith("PAR1"));
+  } else {
+    EXPECT_EQ(result.status, 4);
+    EXPECT_THAT(result.err, HasSubstr("pip install duckdb"));
+  }
+}
+
 TEST(SweepVerb, ProcessesAnswerWhatThreadsDo) {
   const Scratch scratch;
   const std::string file = scratch.file("grid.sqlite"), apart = scratch.file("apart.sqlite");

@@ -162,7 +162,11 @@ std::vector<std::pair<fs::path, std::string>> commands() {
       if (inside) code.push_back(line);
     }
     for (const std::string& each : code) {
-      for (const std::string& found : matches(each, command)) out.emplace_back(document, found);
+      for (const std::string& found : matches(each, command)) {
+        const auto dashes = found.find(" -- ");  // what launch starts is a command too
+        out.emplace_back(document, found.substr(0, dashes));
+        if (dashes != std::string::npos) out.emplace_back(document, found.substr(dashes + 4));
+      }
     }
   }
   return out;
@@ -247,7 +251,7 @@ TEST(Documents, CommandsOfTheQuestionsRun) {
   commands.insert(commands.end(), more.begin(), more.end());
   commands.insert(commands.end(), plans.begin(), plans.end());
   const auto sweeps = commands_between("docs/sweep.md", "# Sweeps", "\n# ");
-  EXPECT_EQ(sweeps.size(), 7u);
+  EXPECT_EQ(sweeps.size(), 10u);
   commands.insert(commands.end(), sweeps.begin(), sweeps.end());
   for (const std::string& command : commands) {
     const auto result = shell(enter + command);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Files that let engines start the shards of a sweep on many machines.
+//
+// Which cells a shard has depends on its number and their count, and the count is written into the file: when
+// Slurm starts one task of an array again, its SLURM_ARRAY_TASK_COUNT is 1.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::app {
+
+/// A sweep to be started in parts.
+struct JobFile {
+  int64_t shards = 1;
+  std::string program;               ///< the path of tandem where it is to run
+  std::vector<std::string> command;  ///< "sweep" and its options, without --shard
+  std::string out;                   ///< --out of the sweep
+  int64_t threads = 0;               ///< --threads of the sweep; 0: not given
+  std::vector<std::string> options;  ///< of sbatch or mpirun, as they are
+  std::string image, claim;          ///< of Kubernetes: what a container holds, and the volume for the files
+  std::string made_by;               ///< the command that makes it
+};
+
+/// A script for sh, to be run where sbatch is: a job array of which each task answers a shard, and a job
+/// after it that merges them and says what is missing. Its first argument starts these tasks alone: "3,7-9".
+std::string slurm_script(const JobFile& job);
+/// YAML of two Jobs (batch/v1): an indexed one that answers shards, and one for `kubectl patch` to start that
+/// merges them. The claim's volume is the working folder, /work.
+std::string kubernetes_manifest(const JobFile& job);
+/// A line for sh: mpirun with as many ranks as shards, which share one sweep.
+std::string mpi_script(const JobFile& job);
+
+}  // namespace tandem::app

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Sweeps of the command line.
+#include <vector>
+
+#include "app/console/cli.h"
+#include "sweep/sweep.h"
+
+namespace tandem::app {
+
+/// All options of `tandem sweep`.
+std::vector<Option> sweep_flags();
+
+/// What `tandem sweep` without a further word is asked. Throws UsageError and InputError.
+sweep::SweepQuestion sweep_question(const Arguments& arguments, const std::vector<Option>& flags);
+
+}  // namespace tandem::app
