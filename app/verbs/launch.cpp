@@ -106,7 +106,8 @@ int run_launch(const Arguments& given) {
     return 0;
   }
   if (const ChildResult there = run_child(engine.present, "", engine.package); there.status != 0)
-    throw InputError(fmt::format("{} does not work here: {}", engine.present[0], printable(there.err)));
+    throw InputError(fmt::format("{} does not work here: {}", engine.present[0],
+                                 printable(there.err.substr(0, there.err.find('\n')))));
   const std::string script = fmt::format("{} <<'TANDEM'\n{}TANDEM\n", engine.submit, file);
   execlp("sh", "sh", "-c", script.c_str(), static_cast<char*>(nullptr));
   throw InputError(fmt::format("cannot start sh: {}", std::strerror(errno)));
