@@ -18,7 +18,7 @@ function checkView({document: c}) {
       {title: "In interval", value: (x) => x.in_interval === undefined ? "" : x.in_interval ? "yes" : "no"}], c.cases, {caption: "Cases"})),
     c.run ? part("What else ran meanwhile", facts([["processors", figure(c.run.processors)], ["other programs", percent(c.run.other_programs_share)],
       ["taken by the hypervisor", percent(c.run.stolen_share)], ["interruptions a second", figure(c.run.preemptions_per_second)]])) :
-      lacks("It does not say what else ran meanwhile: it was made with --reproducible.")];
+      lacks("It does not say what else ran meanwhile.")];
 }
 
 const kWords = (key) => { const t = key.replace(/_/g, " "); return t[0].toUpperCase() + t.slice(1); };

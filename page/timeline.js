@@ -82,12 +82,13 @@ function firstStep(rows) {
 }
 
 function timeline(entries) {
-  const every = timelineRows(entries), main = mainRows(every);
-  let rows = main, names = [];
+  const every = timelineRows(entries), working = mainRows(every);
   const begin = Math.min(...entries.map((e) => e.start)), finish = Math.max(...entries.map((e) => e.end));
-  const view = firstStep(main);
+  const view = firstStep(working);
   if (!(view.to > view.from)) Object.assign(view, {from: begin, to: finish});
-  const zero = view.from;
+  const busy = working.filter((r) => r.entries.some((e) => e.start < view.to && e.end > view.from));
+  const main = busy.length ? busy : working, zero = view.from;
+  let rows = main, names = [];
   const picture = make("div", {class: "picture", tabindex: 0, role: "group",
     "aria-label": "Timeline. Plus and minus zoom, arrows move, 0 shows all. The operations are in the table below."});
   const kRow = 26, kTop = 26;
