@@ -21,6 +21,7 @@ foreach(folder models/zoo models/families models/import/hf models/import/hf/type
   install(DIRECTORY ${folder}/ DESTINATION ${data}/${folder}
     FILES_MATCHING PATTERN *.json PATTERN *.csv PATTERN *.gp)
 endforeach()
+install(DIRECTORY page/ DESTINATION ${data}/page FILES_MATCHING PATTERN *.html PATTERN *.css PATTERN *.js)
 install(FILES README.md CHANGELOG.md LICENSE CITATION.cff DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 

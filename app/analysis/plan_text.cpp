@@ -43,18 +43,6 @@ std::string offer_text(const PlanCandidate& c) {
   return fmt::format("{}, to buy for {}", c.offer->seller, money_text(c.cost->outlay.value));
 }
 
-std::string command(const PlanCandidate& c) {
-  std::vector<std::string> words = {"tandem", "predict"};
-  for (const answers::Option& option : answers::question_options()) {
-    for (const std::string& value : c.question->given.all(option.name)) {
-      if (value == option.fallback || (option.value.empty() && value == "false")) continue;
-      words.push_back("--" + std::string(option.name));
-      if (!option.value.empty()) words.push_back(value);
-    }
-  }
-  return shell_line(words);
-}
-
 /// The command that trains on the candidate, or null.
 JsonWriter run_line(const PlanCandidate& c) {
   const RunCommand run = run_there(*c.question, c.way.candidate, c.way.saver);
@@ -64,7 +52,7 @@ JsonWriter run_line(const PlanCandidate& c) {
 /// The commands of the first.
 std::string commands_text(const PlanCandidate& c, int columns) {
   const RunCommand run = run_there(*c.question, c.way.candidate, c.way.saver);
-  return "\nPredict the first:\n  " + command(c) + "\n" +
+  return "\nPredict the first:\n  " + predict_line(c.question->given) + "\n" +
          (run.words.empty() ? wrapped(fmt::format("It has no tandem run: {}.", run.why_not), columns) + "\n"
                             : "Run it there:\n  " + shell_line(run.words) + "\n");
 }
@@ -249,7 +237,7 @@ JsonWriter candidate_json(const PlanQuestion& q, const PlanCandidate& c) {
                     {"recompute", c.way.saver.recompute.text()},
                     {"offload", c.way.saver.offload.text()},
                     {"question", c.question->to_json()},
-                    {"predict", command(c)},
+                    {"predict", predict_line(c.question->given)},
                     {"run", run_line(c)},
                     {"samples_per_second", c.report.rate.samples_per_second},
                     {"finish_seconds", estimate_json(c.finish)},

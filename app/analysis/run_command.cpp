@@ -90,6 +90,19 @@ RunCommand run_there(const Question& q, const Candidate& c, const Saver& saver) 
   return out;
 }
 
+std::string predict_line(const Values& question) {
+  std::vector<std::string> words = {"tandem", "predict"};
+  for (const Option& option : question_options()) {
+    for (const std::string& value : question.all(option.name)) {
+      if (value == option.fallback || (option.value.empty() && value == "false")) continue;
+      if (is_document(value)) return "";
+      words.push_back("--" + std::string(option.name));
+      if (!option.value.empty()) words.push_back(value);
+    }
+  }
+  return shell_line(words);
+}
+
 std::string shell_line(const std::vector<std::string>& words) {
   const auto plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||

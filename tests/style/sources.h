@@ -20,25 +20,19 @@ inline const std::map<std::string, int> kFloors = {
 /// The floors of the folders inside a room. The room's own folder is on top of these, unless it is named
 /// here. Folders that are not named hold components and count with the room's own folder.
 inline const std::map<std::string, int> kInnerFloors = {
-    {"exec/lower", 0},         {"exec/device", 1},
-    {"exec/data", 1},          {"exec/comm", 2},
-    {"exec/request", 3},       {"exec/layout", 4},
-    {"exec/run", 5},           {"exec/workers", 6},
-    {"exec/results", 7},       {"sim/bound", 0},
-    {"sim/network", 1},        {"sim/cost", 1},
-    {"sim/memory", 1},         {"sim/bind", 2},
-    {"sim/evaluate", 2},       {"calibration/logs", 0},
-    {"calibration/fit", 1},    {"calibration/validate", 2},
-    {"app/console", 0},        {"app/analysis", 1},
-    {"app/pictures", 2},       {"app/measure", 2},
-    {"app/show", 3},           {"models/import", 0},
-    {"schemes/program", 0},    {"schemes/collectives", 1},
-    {"schemes/schedules", 1},  {"schemes/setup", 2},
-    {"schemes/step", 3},       {"schemes/sync", 4},
-    {"schemes/learning", 1},   {"schemes/report", 3},
-    {"models/layers", 0},      {"topologies/blocks", 0},
-    {"topologies/devices", 0}, {"topologies/import", 1},
-    {"topologies", 2},         {"topologies/export", 3},
+    {"exec/lower", 0},        {"exec/device", 1},       {"exec/data", 1},
+    {"exec/comm", 2},         {"exec/request", 3},      {"exec/layout", 4},
+    {"exec/run", 5},          {"exec/workers", 6},      {"exec/results", 7},
+    {"sim/bound", 0},         {"sim/network", 1},       {"sim/cost", 1},
+    {"sim/memory", 1},        {"sim/bind", 2},          {"sim/evaluate", 2},
+    {"calibration/logs", 0},  {"calibration/fit", 1},   {"calibration/validate", 2},
+    {"app/console", 0},       {"app/analysis", 1},      {"app/pictures", 2},
+    {"app/measure", 2},       {"app/page", 2},          {"app/show", 3},
+    {"models/import", 0},     {"schemes/program", 0},   {"schemes/collectives", 1},
+    {"schemes/schedules", 1}, {"schemes/setup", 2},     {"schemes/step", 3},
+    {"schemes/sync", 4},      {"schemes/learning", 1},  {"schemes/report", 3},
+    {"models/layers", 0},     {"topologies/blocks", 0}, {"topologies/devices", 0},
+    {"topologies/import", 1}, {"topologies", 2},        {"topologies/export", 3},
 };
 
 struct Source {
