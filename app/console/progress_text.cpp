@@ -14,7 +14,7 @@ namespace {
 /// "64", "1,348", "0.5": of samples and steps.
 std::string amount(double n) { return n < 1000 ? fmt::format("{:.3g}", n) : grouped(n); }
 
-std::string target_text(const TrainingProgress& p) {
+std::string aimed_text(const TrainingProgress& p) {
   switch (p.target) {
     case TrainingProgress::Target::loss:
       return fmt::format("To loss {:g}", p.value);
@@ -72,7 +72,7 @@ std::string otherwise_line(const Report& r) {
 }
 
 std::string target_line(const TrainingProgress& p) {
-  return fmt::format("{}: {}; {}.\n", target_text(p), needed_text(p), way_text(p));
+  return fmt::format("{}: {}; {}.\n", aimed_text(p), needed_text(p), way_text(p));
 }
 
 /// The part that all device counts share, and what a sample is worth on one of them.
