@@ -12,6 +12,7 @@
 #include "answers/question.h"
 #include "base/data.h"
 #include "base/hash.h"
+#include "base/only_names.h"
 #include "base/text.h"
 
 namespace tandem::answers {
@@ -76,6 +77,7 @@ JsonWriter json_of(const Option& option, const std::vector<std::string>& words) 
 
 /// Contents of the file that a text names by path; "" if it names none.
 std::string content_of(const std::string& text) {
+  if (OnlyNames::here()) return "";
   std::error_code none;
   const auto file_of = [&](std::string_view part) -> std::string {
     const std::string file(part.substr(0, part.find(':')));

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <optional>
 
+#include "base/only_names.h"
+
 namespace tandem::base {
 
 namespace {
@@ -86,7 +88,10 @@ std::string spelled_as(const std::string& name, const std::vector<std::string>& 
 std::string find_data(std::string_view folder, std::string_view kind, const std::string& name_or_path,
                       const Place& place) {
   const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
-  if (path) return name_or_path;
+  if (path) {
+    OnlyNames::check(name_or_path, place);
+    return name_or_path;
+  }
   const auto file = [&](const std::string& name) {
     return fmt::format("{}/{}/{}.json", data_root(), folder, name);
   };

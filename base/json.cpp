@@ -18,6 +18,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "base/only_names.h"
+
 namespace tandem::base {
 
 namespace {
@@ -461,6 +463,7 @@ std::string read_all(std::FILE* f, const std::string& name, int64_t limit) {
 }  // namespace
 
 std::string read_file(const std::string& path, int64_t limit) {
+  OnlyNames::check(path);
   if (path == "-") return read_all(stdin, "stdin", limit);
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
