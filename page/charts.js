@@ -178,7 +178,7 @@ function barTable(title, rows, kinds, figures, heads = ["", "", ""]) {
   const colours = new Map(kinds || []);
   return make("figure", {}, make("figcaption", {}, title),
     seen.length > 1 ? legendOf(seen) : null,
-    make("table", {class: "bars"}, make("caption", {class: "unseen"}, title),
+    make("table", {class: rows.some((r) => typeof r.label === "string" && r.label.length > 34) ? "bars wordy" : "bars"}, make("caption", {class: "unseen"}, title),
       make("thead", {class: "unseen"}, make("tr", {}, heads.map((h, i) => make("th", {scope: "col"}, h || ["What", "Bar", "Figure"][i])))),
       make("tbody", {}, rows.map((r) => make("tr", {}, make("th", {scope: "row"}, r.label),
         make("td", {}, make("div", {class: "bar", role: "img",

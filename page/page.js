@@ -34,9 +34,9 @@ function chaptersOf(documents) {
   for (const d of documents) {
     if (reports.includes(d)) {
       if (d === reports[0]) {
-        const executed = new Set(reports.flatMap((r) => r.document.reports.map((x) => x.engine)));
+        const live = reports.some((r) => kLive.includes(r.file)), executed = new Set(reports.flatMap((r) => r.document.reports.map((x) => x.engine)));
         const title = executed.size > 1 ? "Predicted and executed" : executed.has("exec") ? "Execution" : "Prediction";
-        chapters.push(chapter(title, reports.map((r) => r.file).join(", "), () => reportsView(reports)));
+        chapters.push(chapter(title, live ? null : reports.map((r) => r.file).join(", "), () => reportsView(reports)));
       }
       continue;
     }
@@ -48,13 +48,10 @@ function chaptersOf(documents) {
 
 function startPage() {
   const shown = JSON.parse(document.getElementById("documents").textContent);
-  if (!shown.documents) return;  // the live page puts its own there
+  if (shown.live) { startLive(shown); return; }
   const chapters = chaptersOf(shown.documents);
   document.getElementById("main").replaceChildren(...chapters.map((c) => c.content));
   if (chapters.length > 1)
     document.getElementById("contents").append(...chapters.map((c) => make("li", {}, make("a", {href: `#${c.id}`}, c.title))));
   document.getElementById("made").textContent = `Made by Tandem ${shown.version}. Everything on this page is in the page: it asks no network.`;
 }
-
-startPage();
-requestAnimationFrame(() => setTimeout(() => performance.mark("shown")));

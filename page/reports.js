@@ -12,6 +12,8 @@ const kMemory = [["parameters", "var(--c1)"], ["gradients", "var(--c2)"], ["opti
 const engineWord = (r) => r.engine === "exec" ? "executed" : "predicted";
 const systemOf = (r) => r.inputs.system_label || r.inputs.system;
 
+const kLive = ["pinned", "now"];  // names of the documents of the live page
+
 /** Reports that differ in the number of devices alone; their titles say what tells them apart. */
 function seriesOf(entries) {
   const groups = new Map();
@@ -27,14 +29,17 @@ function seriesOf(entries) {
     .filter((k) => new Set(out.map((s) => String(s.inputs[k]))).size > 1);
   const main = ["engine", "model", "system", "scheme", "precision", "batch_per_device", "recipe"].filter((k) => keys.includes(k));
   for (const s of out) {
-    const told = main.length ? main : keys.slice(0, 3);
-    s.title = told.map((k) => main.length ? s.inputs[k] : `${k}=${s.inputs[k]}`).filter((v) => v !== undefined).join(", ") ||
-      `${s.inputs.engine} on ${systemOf(s.entries[0].report)}`;
+    const told = main.length ? main : keys.filter((k) => k !== "system_label").slice(0, 3);
+    s.title = told.filter((k) => s.inputs[k] !== undefined).map((k) => main.length ? s.inputs[k] : `${k.replace(/^set\./, "")}=${s.inputs[k]}`).join(", ");
+    if (!s.title && !kLive.includes(s.file)) s.title = `${s.inputs.engine} on ${systemOf(s.entries[0].report)}`;
     for (const e of s.entries) e.series = s;
   }
   const same = new Map();
   for (const s of out) same.set(s.title, (same.get(s.title) || 0) + 1);
-  for (const s of out) if (same.get(s.title) > 1) s.title += ` (${s.file})`;
+  for (const s of out) {
+    if (kLive.includes(s.file)) s.title = s.title && out.length > 1 ? `${s.file}: ${s.title}` : s.file;
+    else if (same.get(s.title) > 1) s.title += ` (${s.file})`;
+  }
   return out;
 }
 
@@ -48,6 +53,8 @@ function reportColumns(entries, several) {
     {title: "90 % interval", value: (e) => r(e).samples_per_second_interval?.low ?? null, number: true,
       text: (v, e) => r(e).samples_per_second_interval ? `${rate(v)} to ${rate(r(e).samples_per_second_interval.high)}` : kDash},
     ...optional((e) => r(e).tokens_per_second, {title: "Tokens/s", text: rate}),
+    ...optional((e) => e.cost?.usd_per_million_samples, {title: "USD a million", text: dollars}),
+    ...optional((e) => e.cost?.usd_to_target?.value, {title: "Cost", text: dollars}),
     ...optional((e) => r(e).goodput?.samples_per_second, {title: "With failures", text: rate}),
     {title: "Step", value: (e) => r(e).iteration_seconds?.median ?? null, text: seconds, number: true},
     ...optional((e) => r(e).speedup, {title: "Speed-up", text: times}),
@@ -122,7 +129,7 @@ function stalenessChart(r) {
     {x: "versions between read and use of the parameters", y: "share of the gradients", xText: (v) => figure(v), yText: percent}, figures);
 }
 
-function headline(r) {
+function headline({report: r, cost}) {
   const m = r.memory_bytes_per_device, p = r.progress, g = r.goodput;
   return cards([
     isNumber(r.samples_per_second) ? ["Samples per second", rate(r.samples_per_second), between(r.samples_per_second_interval)] :
@@ -135,6 +142,9 @@ function headline(r) {
     r.staleness && r.staleness.max > 0 && ["Staleness", figure(r.staleness.mean), `versions; most ${r.staleness.max}`],
     g && ["With failures", `${rate(g.samples_per_second)} /s`, `${percent(g.share)} of the time is useful`],
     p && isNumber(p.seconds) && [`To ${p.target === "loss" ? "a loss of " : ""}${amount(p.target_value)}${p.target === "loss" ? "" : ` ${p.target}`}`, seconds(p.seconds), isNumber(p.seconds_low) ? `${seconds(p.seconds_low)} to ${seconds(p.seconds_high)}` : null],
+    cost && ["Cost", isNumber(cost.usd_to_target?.value) ? dollars(cost.usd_to_target.value) : `${dollars(cost.usd_per_hour)} an hour`,
+      isNumber(cost.usd_to_target?.value) ? `${dollars(cost.usd_to_target.low)} to ${dollars(cost.usd_to_target.high)}, ${dollars(cost.usd_per_hour)} an hour` :
+        isNumber(cost.usd_per_million_samples) ? `${dollars(cost.usd_per_million_samples)} for a million samples` : null],
     r.training && isNumber(r.training.last_loss) && ["Last loss", figure(r.training.last_loss), `first ${figure(r.training.first_loss)}`]]);
 }
 
@@ -192,18 +202,21 @@ const reportName = (e, several) => `${plural(e.report.devices, "device")}${sever
 
 /** documents: [{file, document, commands}] of tandem-reports-2. */
 function reportsView(documents) {
-  const entries = documents.flatMap((d) => d.document.reports.map((report, i) => ({report, file: d.file, command: d.commands?.[i]})));
+  const entries = documents.flatMap((d) => d.document.reports.map((report, i) => ({report, file: d.file, command: d.commands?.[i], cost: d.costs?.[i]})));
   if (!entries.length) return [lacks("There is no report in this document.")];
   const series = seriesOf(entries), several = series.length > 1;
   const fitting = entries.filter((e) => e.report.fits);
-  const start = fitting.length ? series.find((s) => s.entries.some((e) => e.report.fits)).entries.filter((e) => e.report.fits).pop() : entries[entries.length - 1];
+  const held = [...series].reverse().find((s) => s.file === "now" && s.entries.some((e) => e.report.fits)) || series.find((s) => s.entries.some((e) => e.report.fits));
+  const start = fitting.length ? held.entries.filter((e) => e.report.fits).pop() : entries[entries.length - 1];
   const detail = make("section", {class: "detail", "aria-live": "off"});
   const bars = shareBars("Shares of a step, which is as long as said", series.flatMap((s) => s.entries).slice(0, 40).map((e) => ({label: reportName(e, several),
     time_share: e.report.time_share, note: e.report.iteration_seconds ? seconds(e.report.iteration_seconds.median) : ""})), "Devices");
   const head = make("section", {class: "detail", "aria-label": "Main figures"});
   const one = entries.length === 1;
   const show = (e) => {
-    head.replaceChildren(...[one ? null : make("h3", {class: "of"}, `On ${reportName(e, several)}`), headline(e.report)].filter(Boolean));
+    const other = documents.length > 1 && kLive.includes(e.file) && entries.find((x) => x.file !== e.file && x.report.devices === e.report.devices);
+    head.replaceChildren(...(other ? [e, other].sort((a) => a.file === "pinned" ? -1 : 1) : [e]).flatMap((x) =>
+      [one ? null : make("h3", {class: "of"}, `On ${reportName(x, several)}`), headline(x)]).filter(Boolean));
     detail.replaceChildren(...[one ? null : make("h3", {class: "of"}, `In detail: ${reportName(e, several)}`), ...oneReport(e)].filter(Boolean));
     say(`Shown in detail: ${reportName(e, several)}`);
   };

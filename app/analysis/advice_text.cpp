@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "app/analysis/plan_words.h"
+#include "app/analysis/shell_line.h"
 #include "app/console/goodput_text.h"
 #include "app/console/progress_text.h"
 #include "app/console/report_text.h"

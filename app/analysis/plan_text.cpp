@@ -9,6 +9,7 @@
 
 #include "app/analysis/plan_words.h"
 #include "app/analysis/run_command.h"
+#include "app/analysis/shell_line.h"
 #include "app/console/terminal.h"
 #include "base/text.h"
 

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <string_view>
 
 #include "exec/device/backend.h"
 #include "sim/bound/placement.h"
@@ -87,38 +85,6 @@ RunCommand run_there(const Question& q, const Candidate& c, const Saver& saver) 
   const int64_t nodes = make_cluster(q.system, c.devices).nodes;
   if (nodes > 1) out.words.insert(out.words.begin(), {"mpirun", "-np", std::to_string(nodes)});
   if (!processors) add_gpu_words(out, c);
-  return out;
-}
-
-std::string predict_line(const Values& question) {
-  std::vector<std::string> words = {"tandem", "predict"};
-  for (const Option& option : question_options()) {
-    for (const std::string& value : question.all(option.name)) {
-      if (value == option.fallback || (option.value.empty() && value == "false")) continue;
-      if (is_document(value)) return "";
-      words.push_back("--" + std::string(option.name));
-      if (!option.value.empty()) words.push_back(value);
-    }
-  }
-  return shell_line(words);
-}
-
-std::string shell_line(const std::vector<std::string>& words) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_=:,./@%+").find(c) != std::string_view::npos;
-  };
-  std::string out;
-  for (const std::string& word : words) {
-    out += out.empty() ? "" : " ";
-    if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) {
-      out += word;
-      continue;
-    }
-    out += '\'';
-    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    out += '\'';
-  }
   return out;
 }
 

@@ -19,11 +19,4 @@ RunCommand run_here(const Question& question, const Candidate& candidate, const 
 /// On the question's machine: on its GPUs, under mpirun where it has several nodes.
 RunCommand run_there(const Question& question, const Candidate& candidate, const Saver& saver);
 
-/// `tandem predict` with those of a question's options that differ from the defaults, as a shell takes it; ""
-/// where the model or machine is a document without a file.
-std::string predict_line(const Values& question);
-
-/// Quoted for a POSIX shell.
-std::string shell_line(const std::vector<std::string>& words);
-
 }  // namespace tandem::app

@@ -9,8 +9,7 @@
 #include <utility>
 
 #include "answers/question.h"
-#include "app/analysis/run_command.h"
-#include "app/console/version.h"
+#include "app/analysis/shell_line.h"
 #include "base/data.h"
 #include "base/json_writer.h"
 #include "base/text.h"
@@ -125,8 +124,7 @@ std::string page_verbs() {
 
 void check_page_document(const Json& document) {
   const auto no_view = [&](const std::string& has) {
-    document.fail(
-        fmt::format("a page shows what {} write with --format json; this has {}", page_verbs(), has));
+    document.fail(fmt::format("a page shows what {} write; this has {}", page_verbs(), has));
   };
   if (!document.is_object()) no_view("no \"schema\"");
   const Json* schema = document.find("schema");
@@ -148,10 +146,24 @@ void check_page_document(const Json& document) {
   }
 }
 
-std::string page_html(const std::vector<PageDocument>& documents) {
+namespace {
+
+std::string page_of(const std::string& title, const JsonWriter& data, const char* connect, const char* more) {
   std::string scripts;
   for (const char* name : kScripts) scripts += page_file(fmt::format("{}.js", name));
-  JsonWriter all = {{"version", version()}, {"documents", JsonWriter::array()}};
+  if (*more != '\0') scripts += page_file(more);
+  scripts += page_file("start.js");
+  return filled(page_file("page.html"), {{"connect", connect},
+                                         {"title", escaped(title)},
+                                         {"style", page_file("page.css")},
+                                         {"documents", script_json(data)},
+                                         {"scripts", scripts}});
+}
+
+}  // namespace
+
+std::string page_html(const std::vector<PageDocument>& documents, const std::string& version) {
+  JsonWriter all = {{"version", version}, {"documents", JsonWriter::array()}};
   std::vector<std::string> names;
   for (const PageDocument& d : documents) {
     JsonWriter entry = {{"file", d.name}};
@@ -160,12 +172,11 @@ std::string page_html(const std::vector<PageDocument>& documents) {
     all["documents"].push_back(std::move(entry));
     names.push_back(d.name);
   }
-  return filled(page_file("page.html"),
-                {{"connect", "'none'"},
-                 {"title", escaped(fmt::format("{} · Tandem", fmt::join(names, ", ")))},
-                 {"style", page_file("page.css")},
-                 {"documents", script_json(all)},
-                 {"scripts", scripts}});
+  return page_of(fmt::format("{} · Tandem", fmt::join(names, ", ")), all, "'none'", "");
+}
+
+std::string live_page_html(const std::string& version) {
+  return page_of("Tandem", {{"version", version}, {"live", true}}, "'self'", "live.js");
 }
 
 }  // namespace tandem::app

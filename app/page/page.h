@@ -22,8 +22,12 @@ std::string page_verbs();
 /// says.
 void check_page_document(const Json& document);
 
-/// A self-contained page of checked documents: it asks no network. Same documents, same bytes. Throws
-/// InputError where a file of the page is missing from the data.
-std::string page_html(const std::vector<PageDocument>& documents);
+/// A self-contained page of checked documents, which asks no network and says the version. Same documents,
+/// same bytes. Throws InputError where a file of the page is missing from the data.
+std::string page_html(const std::vector<PageDocument>& documents, const std::string& version);
+
+/// The page of `tandem serve`: the same, with what asks for answers and nothing answered yet. Throws as
+/// page_html().
+std::string live_page_html(const std::string& version);
 
 }  // namespace tandem::app

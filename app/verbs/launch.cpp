@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "app/analysis/job_files.h"
-#include "app/analysis/run_command.h"
+#include "app/analysis/shell_line.h"
 #include "app/analysis/sweep_asking.h"
 #include "app/console/child.h"
 #include "app/console/output.h"

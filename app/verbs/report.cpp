@@ -5,7 +5,9 @@
 
 #include "app/console/cli.h"
 #include "app/console/output.h"
+#include "app/console/version.h"
 #include "app/page/page.h"
+#include "app/page/sweep_document.h"
 
 namespace tandem::app {
 
@@ -14,7 +16,8 @@ namespace {
 const std::string& report_details() {
   static const std::string text = fmt::format(
       "The page needs no network and no other file: mail it, put it on a server, print it. It shows what {} "
-      "write with --format json. Reports of predict and run are put side by side, other documents one below "
+      "write, with --format json or the file of a sweep. Reports of predict and run are put side by side, "
+      "other documents one below "
       "the other. docs/page.md says what is where.\n\nExamples\n"
       "  tandem predict --model resnet50 --system dgx1-v100 --format json --out r.json\n"
       "  tandem report r.json --out page.html",
@@ -27,12 +30,12 @@ int run_report(const Arguments& arguments) {
   if (!piped) check_out(arguments);
   std::vector<PageDocument> documents;
   for (const std::string& file : arguments.words()) {
-    Json document = Json::load(file);
+    Json document = is_database(file) ? sweep_document(file) : Json::load(file);
     check_page_document(document);
     documents.push_back({file == "-" ? "standard input" : std::filesystem::path(file).filename().string(),
                          std::move(document)});
   }
-  const std::string page = page_html(documents);
+  const std::string page = page_html(documents, version());
   if (piped) {
     write_stdout(page);
   } else {

@@ -9,6 +9,7 @@
 
 #include "answers/advise.h"
 #include "app/analysis/advice_text.h"
+#include "app/analysis/shell_line.h"
 #include "base/json.h"
 #include "sim/capacity.h"
 #include "tests/app/tool.h"

@@ -94,6 +94,23 @@ TEST(ReportPage, RefusesWhatIsNoDocumentOfOurs) {
   EXPECT_EQ(tool({"report"}).status, 2);
 }
 
+TEST(ReportPage, TakesTheFileOfASweep) {
+  const Scratch scratch;
+  const std::string file = scratch.file("grid.sqlite");
+  const ChildResult swept = tool({"sweep", "--model", "lenet5", "--system", "dgx1-v100", "--devices",
+                                  "1,2,16", "--batch", "8,16", "--out", file, "--quiet"});
+  ASSERT_EQ(swept.status, 0) << swept.err;
+  const ChildResult made = tool({"report", file});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Json rows = documents_of(made.out).at("documents").items()[0].at("document").at("rows");
+  ASSERT_EQ(rows.items().size(), 6u);
+  EXPECT_EQ(rows.items()[0].at("model").as_text(), "lenet5");
+  EXPECT_GT(rows.items()[0].at("samples_per_second").as_real(), 0);
+  EXPECT_EQ(rows.items()[4].at("status").as_text(), "refused");
+  expect_refused({"report", scratch.write("other.sqlite", std::string("SQLite format 3\0", 16) + "x")},
+                 "other.sqlite");
+}
+
 TEST(ReportPage, RefusesAPlaceWhereItCannotBeWritten) {
   const Scratch scratch;
   const std::string good = predicted(scratch);

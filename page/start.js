@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+"use strict";
+
+startPage();
+requestAnimationFrame(() => setTimeout(() => performance.mark("shown")));
