@@ -10,7 +10,6 @@
 #include "answers/answer.h"
 #include "base/in_parallel.h"
 #include "sim/capacity.h"
-#include "sim/simulate.h"
 
 namespace tandem::answers {
 
@@ -137,8 +136,6 @@ double probability_faster(const Report& a, const Report& b) {
 }
 
 Advice advise(const Question& question, const Space& space, const Search& search) {
-  for (const Precision precision : space.precisions)
-    sim::check_precision(precision, question.system.device(question.system.accelerator(0)), question.profile);
   WayBounds bounds(question, search.recipe);
   const Explanation explanation(question, space, search, bounds);
   Ways ways = find_ways(question, space, search, bounds);

@@ -416,6 +416,8 @@ void WaySearch::refuse() const {
 std::string samples_words(int64_t count) { return fmt::format("{} sample{}", count, count == 1 ? "" : "s"); }
 
 Ways find_ways(const Question& question, const Space& space, const Search& search, WayBounds& bounds) {
+  for (const Precision precision : space.precisions)
+    sim::check_precision(precision, space.system->device(space.system->accelerator(0)), question.profile);
   return WaySearch(question, space, search, bounds).run();
 }
 

@@ -80,8 +80,8 @@ struct Ways {
 /// `search.full_memory`, and where nothing fits with offloading; a search that was given --offload leaves
 /// that as it is. At most 400 candidates are simulated (40 on more than 64 devices). The result depends on
 /// `threads` in nothing. Where `search.stop` is set the search ends with what it has found, which may be
-/// nothing. Throws InputError where no candidate fits, or none exists. `bounds` are of the same question;
-/// `space` may have any devices of its system.
+/// nothing. Throws InputError where no candidate fits, none exists, or the devices lack a precision. `bounds`
+/// are of the same question; `space` may have any devices of its system.
 Ways find_ways(const Question& question, const Space& space, const Search& search, WayBounds& bounds);
 
 /// "256 samples", "1 sample".

@@ -16,7 +16,6 @@
 #include "plan/faults.h"
 #include "plan/plan_rank.h"
 #include "plan/power.h"
-#include "sim/simulate.h"
 
 namespace tandem::plan {
 
@@ -160,9 +159,6 @@ class Planner {
     space.samples = q_.samples;
     space.precisions =
         q_.precision ? std::vector{*q_.precision} : answers::usual_precisions(m.question->system);
-    for (const Precision precision : space.precisions)
-      sim::check_precision(precision, m.question->system.device(m.question->system.accelerator(0)),
-                           m.question->profile);
     space.all = true;
     Search search;
     search.top = 1;

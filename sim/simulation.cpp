@@ -40,7 +40,7 @@ int64_t transient(const Program& program) {
   return (iterations + program.micro_batches - 1) / program.micro_batches;
 }
 
-/// Steps of which the last is like all that follow, but for noise.
+/// How many steps to simulate until the last one is like all that follow, apart from noise.
 int64_t repeating(const Program& program) {
   const int64_t whole = period(program), before = transient(program);
   return whole == 1 ? 3 + before : (2 + (before + whole - 1) / whole) * whole;
@@ -223,7 +223,7 @@ Simulated Simulation::brief(const Simulated& run) const {
   Simulated out;
   out.program = run.program;
   out.options = run.options;
-  const bool equal = is_static(program) && !(p_.pauses.every > 0);  // steps, but for noise
+  const bool equal = is_static(program) && !(p_.pauses.every > 0);  // steps differ only by noise
   const int64_t stages = working_roles(program), all = program.samples_per_iteration / p_.job.batch;
   if (equal && p_.beside.empty() && !program.grid.axes.empty() && program.micro_batches == 1 &&
       all > 4 * stages) {

@@ -60,8 +60,8 @@ class Simulation {
   /// The job by itself if nothing varied, and without `contention` no transfer slowed another:
   /// sim::undisturbed(), sim::quiet_throughput().
   Simulated undisturbed(int64_t devices, bool contention) const;
-  /// What stands for `run` to tell how its rate changes: where steps differ by noise alone a few of them, of
-  /// many micro-batches some.
+  /// A shorter simulation whose rate changes as that of `run` does: a few steps where steps differ only by
+  /// noise, and steps of fewer micro-batches where they have many. Its rate is known.
   Simulated brief(const Simulated& run) const;
   /// The rate of `run` if every transfer took exp(`deviations` * its spread) times as long.
   double rate_if(const Simulated& run, double deviations) const;

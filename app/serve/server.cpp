@@ -86,8 +86,7 @@ namespace tandem::app {
 void serve(WebSite&, const Listening&, const std::atomic<bool>&, const std::function<void(int port)>&) {
   throw DeviceError(
       "this program was built without cpp-httplib, which serve needs: apt-get install libcpp-httplib-dev, "
-      "then build "
-      "again");
+      "then build again");
 }
 
 }  // namespace tandem::app

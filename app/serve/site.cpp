@@ -119,8 +119,7 @@ std::string imported_text(const WebRequest& request) {
   }
   throw InputError(
       "this is no dump of a machine that can be read: paste what \"nvidia-smi topo -m\" prints, NCCL's XML "
-      "or "
-      "hwloc's");
+      "or hwloc's");
 }
 
 std::string system_document(const WebRequest& request) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 at random moments: a sweep loses no cell that was in its file, and the finished file is that of an undisturbed run.
 
-sweep_kills.py TANDEM alone|mpi|mpi-recovery [KILLS] [SEED]: outside the suite, as 200 kills (default) take minutes.
+sweep_kills.py TANDEM alone|mpi|mpi-recovery [KILLS] [SEED]: 200 kills (default) take minutes, so the suite makes two.
   alone         the process
   mpi           one of four ranks, after which mpirun ends all
   mpi-recovery  one of ranks 1 to 3 where mpirun lets the others live: rank 0 must finish the file in the same run
