@@ -163,7 +163,11 @@ struct WebSite::Desk {
   void leave() {
     const std::lock_guard held(lock);
     --busy;
-    freed.notify_one();
+    freed.notify_all();
+  }
+  void await_all() {
+    std::unique_lock held(lock);
+    freed.wait(held, [&] { return busy == 0; });
   }
 };
 
@@ -183,7 +187,7 @@ WebSite::WebSite(std::string token, SiteLimits limits, std::string version)
       limits_(limits),
       version_(std::move(version)),
       desk_(std::make_shared<Desk>()) {}
-WebSite::~WebSite() = default;
+WebSite::~WebSite() { desk_->await_all(); }
 
 WebResponse WebSite::answer(const WebRequest& request) {
   const auto computed = [&](auto work) -> WebResponse {
@@ -201,10 +205,12 @@ WebResponse WebSite::answer(const WebRequest& request) {
     try {
       std::thread([work, awaited, desk = desk_] {
         WebResponse response = guarded(work);
-        desk->leave();
-        const std::lock_guard held(awaited->lock);
-        awaited->response = std::move(response);
-        awaited->came.notify_one();
+        {
+          const std::lock_guard held(awaited->lock);
+          awaited->response = std::move(response);
+          awaited->came.notify_one();
+        }
+        desk->leave();  // last: whoever ends the site waits for this
       }).detach();
     } catch (const std::system_error&) {
       desk_->leave();

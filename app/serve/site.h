@@ -56,6 +56,7 @@ class WebSite {
  public:
   /// An empty token: none is needed. `version`: what the page says made it.
   explicit WebSite(std::string token = "", SiteLimits limits = {}, std::string version = "");
+  /// Waits for the answers that are still being computed after their time limit.
   ~WebSite();
   /// Any thread may call it, at any time. Throws nothing but std::bad_alloc.
   WebResponse answer(const WebRequest& request);
