@@ -85,7 +85,7 @@ class Explanation {
     return {c,
             way.saver.recompute,
             way.saver.offload,
-            predict(own, c.devices, whole ? Depth::full : Depth::report),
+            predict(own, c.devices, whole ? Depth::full : Depth::fit),
             {1, 1},
             way.tight};
   }

@@ -46,7 +46,7 @@ struct Advice {
 };
 
 /// find_ways() (answers/way_search.h) with predictions of what it found, the first at Depth::full and the
-/// others at Depth::report. As each is simulated as `predict` does, no candidate of a complete search that is
+/// others at Depth::fit. As each is simulated as `predict` does, no candidate of a complete search that is
 /// not tight in memory is predicted faster than the first. `question`: its scheme, batch, precision,
 /// recomputation and offload count for nothing. The result depends on `threads` in nothing. Throws as
 /// find_ways() does.

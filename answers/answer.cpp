@@ -60,7 +60,7 @@ Report predict(const Question& q, int64_t devices, Depth depth) {
     report.setup.inputs.emplace_back("system_label", label);
   for (const auto& [path, value] : q.sets) report.setup.inputs.emplace_back("set." + path, value);
   if (depth == Depth::full) note_idle_settings(q, report);
-  if (depth >= Depth::report) add_aims(q, report);
+  if (depth >= Depth::fit) add_aims(q, report);
   report.setup.question = q.to_json();
   report.evaluation.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

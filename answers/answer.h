@@ -12,8 +12,8 @@ namespace tandem::answers {
 /// How much of an answer is computed; each depth includes those before it.
 enum class Depth : uint8_t {
   rate,    ///< samples/s with its interval and time shares; no memory, no speed-up
-  fit,     ///< memory, and no rate where the model does not fit
-  report,  ///< speed-up, jobs on the same machine, goodput and time to a target
+  fit,     ///< memory, goodput and time to a target; no rate where the model does not fit
+  report,  ///< speed-up and jobs on the same machine
   full,    ///< the bottleneck, found by perturbing the machine's resources, and the settings that have no
            ///< effect
 };

@@ -49,7 +49,7 @@ constexpr Unit kFlops[] = {{"FLOP", 1},    {"KFLOP", 1e3},  {"MFLOP", 1e6},
                            {"GFLOP", 1e9}, {"TFLOP", 1e12}, {"PFLOP", 1e15}};
 constexpr Unit kFlopRate[] = {
     {"FLOP/s", 1}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
-constexpr Unit kWatts[] = {{"W", 1}, {"kW", 1e3}};
+constexpr Unit kWatts[] = {{"W", 1}, {"kW", 1e3}, {"MW", 1e6}};
 
 double parse(std::string_view text, std::span<const Unit> units, const char* what, const char* example,
              const Place& place) {

@@ -19,6 +19,7 @@
 #include "plan/faults.h"
 #include "plan/grid.h"
 #include "plan/offers.h"
+#include "plan/racks.h"
 
 namespace tandem::plan {
 
@@ -35,6 +36,8 @@ struct Limits {
   std::optional<double> deadline;  ///< seconds from the start
   std::optional<double> budget;    ///< USD that must be at hand: Cost::needed()
   std::optional<double> power;     ///< watts at the wall of the machines
+  std::optional<Racks> racks;      ///< that they must stand in
+  bool any() const { return deadline || budget || power || racks; }
 };
 
 /// What machines cost.
@@ -75,7 +78,7 @@ struct PlanCandidate {
   int64_t nodes = 1, devices = 1;
   Way way;
   std::shared_ptr<const Question> question;  ///< predict() of it gives the rate of `report` and the finish
-  /// answers::Depth::report. Its goodput is that of a rented node on demand.
+  /// answers::Depth::fit. Its goodput is that of a rented node on demand.
   schemes::Report report;
   std::optional<Offer> offer;
   int64_t spares = 0;  ///< nodes of a purchase that wait for another to fail

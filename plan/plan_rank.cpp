@@ -164,10 +164,18 @@ double useful_share(const schemes::Goodput& goodput, int64_t nodes, const answer
   return answers::expected_times(job).useful;
 }
 
+double watts_within(const Limits& limits, int64_t nodes) {
+  const double all = limits.power.value_or(INFINITY);
+  if (!limits.racks || !limits.racks->watts) return all;
+  return std::min(all, *limits.racks->watts * static_cast<double>(nodes) /
+                           static_cast<double>(limits.racks->in_one(nodes)));
+}
+
 void judge(const Limits& limits, PlanCandidate& c) {
   c.in_time = limits.deadline ? probability_within(c.finish, *limits.deadline) : 1;
   c.in_budget = !limits.budget ? 1 : c.cost ? probability_within(c.cost->needed(), *limits.budget) : 0;
-  c.in_power = limits.power ? probability_within(c.watts, *limits.power) : 1;
+  const double watts = watts_within(limits, c.nodes);
+  c.in_power = std::isfinite(watts) ? probability_within(c.watts, watts) : 1;
 }
 
 void rank(const PlanQuestion& q, Plan& plan) {

@@ -17,6 +17,8 @@ Cost cost_of(const Ownership& ownership, const PlanCandidate& candidate, const E
 /// says (answers/goodput.h, closed form).
 double useful_share(const schemes::Goodput& goodput, int64_t nodes, const answers::Failures& failures);
 
+/// What that many nodes may draw together so that no rack draws more than it may; infinite without a limit.
+double watts_within(const Limits& limits, int64_t nodes);
 /// Fills the probabilities and in_power.
 void judge(const Limits& limits, PlanCandidate& candidate);
 

@@ -112,6 +112,7 @@ class Planner {
       m.nodes = nodes;
       try {
         m.question = std::make_shared<Question>(question(system, nodes));
+        if (q_.limits.racks) check_racks(*q_.limits.racks, m.question->system.name(), nodes);
         if (!bounds) {
           first = *m.question;
           bounds = std::make_unique<WayBounds>(*first);
@@ -287,7 +288,7 @@ class Planner {
     }
   }
 
-  bool limited() const { return q_.limits.deadline || q_.limits.budget || q_.limits.power; }
+  bool limited() const { return q_.limits.any(); }
 
   /// Seconds that it takes at least; 0 before a machine was predicted. All need as many samples, since their
   /// steps are equally large.
@@ -304,7 +305,7 @@ class Planner {
     const Machine& m = machines_[e.machine];
     const double seconds = seconds_at_least(m);
     if (q_.limits.deadline && seconds > *q_.limits.deadline) return false;
-    if (q_.limits.power && m.idle_watts > *q_.limits.power) return false;
+    if (m.idle_watts > watts_within(q_.limits, m.nodes)) return false;
     if (!q_.limits.budget) return true;
     if (!e.offer) return false;
     return cost_of(*e.offer, m.nodes, m.way.candidate.devices, seconds, m.idle_watts * seconds,
@@ -360,7 +361,7 @@ class Planner {
         m.without_failures = fmt::format("failures are left out: {}", e.what());
       }
     }
-    m.report = answers::predict(*m.question, devices, Depth::report);
+    m.report = answers::predict(*m.question, devices, Depth::fit);
   }
 
   PlanCandidate candidate(const Entry& e) const {

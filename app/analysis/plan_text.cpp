@@ -63,6 +63,10 @@ std::string limits_text(const plan::Limits& limits) {
   if (limits.deadline) parts.push_back(fmt::format("within {}", time_text(*limits.deadline)));
   if (limits.budget) parts.push_back(fmt::format("for {}", money_text(*limits.budget)));
   if (limits.power) parts.push_back(fmt::format("with {}", watts_text(*limits.power)));
+  if (limits.racks) {
+    parts.push_back(fmt::format("in {}", count_text(limits.racks->count, "rack")));
+    if (limits.racks->watts) parts.back() += fmt::format(" of {}", watts_text(*limits.racks->watts));
+  }
   std::string out;
   for (std::size_t i = 0; i < parts.size(); ++i)
     out += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
@@ -257,13 +261,17 @@ JsonWriter candidate_json(const PlanQuestion& q, const PlanCandidate& c) {
   return out;
 }
 
+JsonWriter racks_json(const std::optional<plan::Racks>& racks) {
+  return racks ? JsonWriter{{"count", racks->count}, {"watts", racks->watts}} : JsonWriter{};
+}
+
 }  // namespace
 
 Table plan_table(const PlanQuestion& q, const Plan& plan, bool whole) {
   std::vector<Column> columns = {
       {"", true},     {"machine"},      {"done in", true},     {"90 %", true, true},
       {"cost", true}, {"energy", true}, {"offer", false, true}};
-  const bool limited = q.limits.deadline || q.limits.budget || q.limits.power;
+  const bool limited = q.limits.any();
   if (limited) columns.insert(columns.begin() + 6, {"in limits", true});
   if (whole)
     columns = {{"rank"},        {"system"},       {"nodes"},       {"devices"},   {"scheme"},
@@ -345,25 +353,27 @@ std::string plan_json(const PlanQuestion& q, const Plan& plan) {
   JsonWriter target = JsonWriter::object();
   const schemes::TrainingProgress& p = *plan.ranked[0].report.progress;
   target[schemes::name(p.target)] = p.value;
-  JsonWriter out = {
-      {"schema", "tandem-plan-1"},
-      {"target", std::move(target)},
-      {"rank", to_text(q.aim)},
-      {"global_batch", q.samples},
-      {"today", q.market.today.text()},
-      {"limits",
-       {{"deadline_seconds", q.limits.deadline}, {"budget_usd", q.limits.budget}, {"watts", q.limits.power}}},
-      {"candidates", JsonWriter::array()},
-      {"first_beats_second_probability", plan.first_beats_second},
-      {"pareto", plan.pareto},
-      {"pareto_watts", plan.pareto_watts},
-      {"influences", JsonWriter::array()},
-      {"break_even", JsonWriter::array()},
-      {"left_out", JsonWriter::array()},
-      {"missing", plan.missing},
-      {"priced", plan.priced},
-      {"ways", plan.ways},
-      {"predicted", plan.predicted}};
+  JsonWriter out = {{"schema", "tandem-plan-1"},
+                    {"target", std::move(target)},
+                    {"rank", to_text(q.aim)},
+                    {"global_batch", q.samples},
+                    {"today", q.market.today.text()},
+                    {"limits",
+                     {{"deadline_seconds", q.limits.deadline},
+                      {"budget_usd", q.limits.budget},
+                      {"watts", q.limits.power},
+                      {"racks", racks_json(q.limits.racks)}}},
+                    {"candidates", JsonWriter::array()},
+                    {"first_beats_second_probability", plan.first_beats_second},
+                    {"pareto", plan.pareto},
+                    {"pareto_watts", plan.pareto_watts},
+                    {"influences", JsonWriter::array()},
+                    {"break_even", JsonWriter::array()},
+                    {"left_out", JsonWriter::array()},
+                    {"missing", plan.missing},
+                    {"priced", plan.priced},
+                    {"ways", plan.ways},
+                    {"predicted", plan.predicted}};
   out["smallest"] = plan.smallest ? JsonWriter(*plan.smallest) : JsonWriter{};
   for (const PlanCandidate& c : plan.ranked) out["candidates"].push_back(candidate_json(q, c));
   for (const plan::Influence& i : plan.influences)

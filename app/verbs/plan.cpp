@@ -63,18 +63,6 @@ double read_deadline(const std::string& text, const Place& place) {
   return seconds;
 }
 
-/// "40kW", "1MW": watts.
-double read_watts(const std::string& text, const Place& place) {
-  const auto end = text.find_first_not_of("0123456789.");
-  const std::string unit = end == std::string::npos ? "" : text.substr(end);
-  const double scale = unit == "W" ? 1 : unit == "kW" ? 1e3 : unit == "MW" ? 1e6 : 0;
-  const double value = scale == 0 ? 0 : scale * parse_real(text.substr(0, end), 0, 1e12, place);
-  if (!(value >= 1))
-    throw InputError(place, fmt::format("\"{}\" is no power of at least 1 W, such as 1440W, 40kW or 1MW",
-                                        printable(text)));
-  return value;
-}
-
 std::vector<std::pair<std::string, std::string>> training(const Arguments& arguments) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const Option& option : question_options()) {
@@ -98,7 +86,13 @@ plan::Limits read_limits(const Arguments& arguments) {
   plan::Limits out;
   if (arguments.has("deadline")) out.deadline = arguments.value("deadline", "", read_deadline);
   if (arguments.has("budget")) out.budget = arguments.value("budget", "", plan::parse_dollars);
-  if (arguments.has("power")) out.power = arguments.value("power", "", read_watts);
+  if (arguments.has("power")) out.power = arguments.value("power", "", plan::parse_draw);
+  if (arguments.has("racks")) out.racks = arguments.value("racks", "", plan::parse_racks);
+  if (arguments.has("rack-units")) {
+    if (!out.racks)
+      throw UsageError("--rack-units says how tall nodes are, and nothing asks: give --racks, too");
+    out.racks->units = arguments.value("rack-units", "", plan::parse_rack_units);
+  }
   return out;
 }
 
@@ -212,6 +206,10 @@ std::vector<Option> plan_flags() {
        {"deadline", "TIME", "when it must be done: 30d, 12h"},
        {"budget", "USD", "what it may cost: 8000USD, 50kUSD, 2MUSD"},
        {"power", "WATTS", "what the machines may draw at the wall: 1440W, 1MW"},
+       {"racks", "N[:WATTS]",
+        "racks of 42 units that the machines must stand in, and what one may draw: 4:40kW"},
+       {"rack-units", "NAME=UNITS[,...]",
+        "how tall a node of a machine is, where plan/racks.json does not say it"},
        {"rank", "AIM", "soonest, cheapest or least-energy; default cheapest with a deadline, else soonest"},
        {"rent", "", "offers to rent alone"},
        {"buy", "", "offers to buy alone"},

@@ -254,6 +254,38 @@ TEST(Plan, PowerIsKeptWithNinetyPercent) {
   EXPECT_TRUE(make_plan(q).ranked.at(0).meets());
 }
 
+/// 42 units hold five DGX H100 of 8; the fullest rack decides what all may draw.
+TEST(Plan, RacksHoldSoManyNodes) {
+  PlanQuestion q = question({"dgx-h100"});
+  q.nodes = {4, 6};
+  q.limits.racks = parse_racks("1", {});
+  const Plan one = make_plan(q);
+  ASSERT_EQ(one.left_out.size(), 1U);
+  EXPECT_EQ(one.left_out[0].why, "6 nodes of 8 rack units do not fit in 1 rack of 42: at most 5");
+  for (const PlanCandidate& c : one.ranked) EXPECT_EQ(c.nodes, 4);
+
+  q.nodes = {4};
+  q.limits.racks = parse_racks("3", {});
+  const Estimate watts = make_plan(q).ranked.at(0).watts;  // two of the four nodes stand in one rack
+  q.limits.racks->watts = watts.value / 2;
+  EXPECT_NEAR(make_plan(q).ranked.at(0).in_power, 0.5, 1e-9);
+  q.limits.racks->watts = watts.high / 2;
+  EXPECT_TRUE(make_plan(q).ranked.at(0).meets());
+}
+
+TEST(Plan, RacksNeedTheHeightOfNodes) {
+  PlanQuestion q = question({"hgx-h200"});
+  q.limits.racks = parse_racks("2:40kW", {});
+  EXPECT_EQ(*q.limits.racks->watts, 40'000);
+  EXPECT_THROW(make_plan(q), InputError);
+  q.limits.racks->units = parse_rack_units("hgx-h200=8,other=4", {});
+  EXPECT_FALSE(make_plan(q).ranked.empty());
+  for (const char* bad : {"", "0", "2:", "2:0W", "2:40", "x", "-1"})
+    EXPECT_THROW(parse_racks(bad, answers::option_place("racks")), std::exception);
+  for (const char* bad : {"", "dgx-h100", "=8", "dgx-h100=0", "dgx-h100=8,"})
+    EXPECT_THROW(parse_rack_units(bad, answers::option_place("rack-units")), std::exception);
+}
+
 TEST(Plan, WithoutAPriceTimeAndEnergyRank) {
   PlanQuestion q = question({"dgx1-v100"});
   q.market.offers.clear();
