@@ -16,7 +16,7 @@ namespace tandem::app {
 struct ImportFile {
   std::string kind;  ///< name of its ImportKind
   std::string name;
-  std::string text;
+  std::string text;  ///< of a large kind read by name only what it begins with
 };
 
 struct ImportKind {
@@ -28,6 +28,7 @@ struct ImportKind {
   /// and returns the exit code. Throws InputError.
   int (*run)(const Arguments& arguments, const std::vector<ImportFile>& files);
   std::vector<Option> flags;  ///< besides --out and --quiet; kinds may share one of the same name
+  bool large = false;         ///< files may have any size and be packed by gzip: `run` reads them itself
 };
 
 /// Generated from the list in app/CMakeLists.txt.

@@ -26,8 +26,8 @@ double parse_draw(const std::string& text, const Place& place);
 Racks parse_racks(const std::string& text, const Place& place);
 /// "NAME=UNITS[,...]". Throws InputError at `place`.
 std::map<std::string, int64_t> parse_rack_units(const std::string& text, const Place& place);
-/// Throws InputError if so many nodes of a system do not stand in the racks, or if the height of its nodes is
-/// not known.
+/// Throws InputError if the nodes do not fit into the racks, or if the height of a node of the system is not
+/// known.
 void check_racks(const Racks& racks, const std::string& system, int64_t nodes);
 
 }  // namespace tandem::plan

@@ -12,6 +12,7 @@
 #include "app/analysis/asking.h"
 #include "app/analysis/compare_ops.h"
 #include "app/analysis/compare_rows.h"
+#include "app/analysis/compare_trace.h"
 #include "app/analysis/sides.h"
 #include "app/console/cli.h"
 #include "app/console/goodput_text.h"
@@ -439,6 +440,12 @@ int run_compare(const Arguments& given) {
           "--{} is for systems: name a model with --model, or ask predict and compare its reports",
           option.name));
   }
+  for (std::size_t i = 0; arguments.words().size() == 2 && i < 2; ++i) {
+    if (!is_trace(arguments.words()[i])) continue;
+    if (i == 0 && is_trace(arguments.words()[1]))
+      throw UsageError("two traces: compare takes a report and a trace (import kineto sums up each)");
+    return put_trace_comparison(arguments, arguments.words()[1 - i], arguments.words()[i]);
+  }
   for (const std::string& word : arguments.words()) {
     if (word == "-" || std::ifstream(word)) continue;
     const auto systems = list_data("topologies/systems");
@@ -487,8 +494,8 @@ void register_compare(Registry<Verb>& registry) {
   registry.add(
       {.name = "compare",
        .summary = "what changes and why: two systems for a model, or two reports (predicted, "
-                  "executed, before, after)",
-       .usage = "SYSTEM [SYSTEM...] --model NAME [options] | REPORT REPORT... [options]",
+                  "executed, before, after), or a report and a profiler's trace",
+       .usage = "SYSTEM [SYSTEM...] --model NAME [options] | REPORT REPORT... | REPORT TRACE",
        .flags = compare_flags(),
        .least_words = 1,
        .most_words = 26,

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "app/import_kind.h"
 #include "base/json.h"
+#include "calibration/traces/kineto.h"
 
 namespace tandem::app {
 
@@ -27,8 +29,22 @@ std::vector<std::string> lookalikes(std::string_view text) {
 
 std::string valid_kinds() { return fmt::format("{}", fmt::join(import_kinds_registry().names(), ", ")); }
 
+/// A file on disk that a large kind knows by what it begins with.
+std::optional<ImportFile> open_large(const std::string& kind, const std::string& name) {
+  std::error_code none;
+  if (name == "-" || !std::filesystem::is_regular_file(name, none)) return {};
+  std::string head(1 << 16, '\0');
+  head.resize(calibration::open_bytes(name)(head.data(), head.size()));
+  for (const ImportKind& one : import_kinds_registry().all()) {
+    if (one.large && (kind == one.name || (kind.empty() && one.recognises(head))))
+      return ImportFile{std::string(one.name), name, std::move(head)};
+  }
+  return {};
+}
+
 /// `kind` empty: recognised by the text.
 ImportFile open(const std::string& kind, const std::string& name) {
+  if (std::optional<ImportFile> large = open_large(kind, name)) return *large;
   ImportFile file{kind, name == "-" ? "stdin" : name, read_file(name, kLimit)};
   const std::string called = printable(file.name);
   if (file.text.find_first_not_of(" \t\r\n") == std::string::npos)

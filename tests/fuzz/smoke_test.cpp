@@ -23,23 +23,13 @@ struct Target {
 };
 void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
 
-constexpr Target kTargets[] = {{"hwloc_xml", fuzz::hwloc_xml},
-                               {"json", fuzz::json},
-                               {"link_tests", fuzz::link_tests},
-                               {"model", fuzz::model},
-                               {"nccl_tests", fuzz::nccl_tests},
-                               {"nccl_xml", fuzz::nccl_xml},
-                               {"options", fuzz::options},
-                               {"report", fuzz::report},
-                               {"system", fuzz::system},
-                               {"hf_config", fuzz::hf_config},
-                               {"topo_m", fuzz::topo_m},
-                               {"units", fuzz::units},
-                               {"image", fuzz::image},
-                               {"record_file", fuzz::record_file},
-                               {"question", fuzz::question},
-                               {"offers", fuzz::offers},
-                               {"site", fuzz::site}};
+constexpr Target kTargets[] = {
+    {"hwloc_xml", fuzz::hwloc_xml},   {"json", fuzz::json},           {"kineto", fuzz::kineto},
+    {"link_tests", fuzz::link_tests}, {"model", fuzz::model},         {"nccl_tests", fuzz::nccl_tests},
+    {"nccl_xml", fuzz::nccl_xml},     {"options", fuzz::options},     {"report", fuzz::report},
+    {"system", fuzz::system},         {"hf_config", fuzz::hf_config}, {"topo_m", fuzz::topo_m},
+    {"units", fuzz::units},           {"image", fuzz::image},         {"record_file", fuzz::record_file},
+    {"question", fuzz::question},     {"offers", fuzz::offers},       {"site", fuzz::site}};
 constexpr int kMutations = 2000;
 
 std::vector<std::string> corpus(const std::string& target) {

@@ -13,6 +13,7 @@ namespace tandem::tests::fuzz {
 void hwloc_xml(std::string_view bytes);
 void image(std::string_view bytes);
 void json(std::string_view bytes);
+void kineto(std::string_view bytes);
 void link_tests(std::string_view bytes);
 void model(std::string_view bytes);
 void nccl_tests(std::string_view bytes);

@@ -240,6 +240,10 @@ TEST(Documents, CommandsOfTheQuestionsRun) {
   fake("tandem", "exec \"" TANDEM_BINARY "\" \"$@\"");
   fake("nvidia-smi", "cat '" + (kRoot / "tests/fuzz/corpus/topo_m/switch").string() + "'");
   scratch.write("config.json", text_of("tests/fuzz/corpus/hf_config/gpt2"));
+  std::string trace = text_of("tests/fuzz/corpus/kineto/three_steps");
+  for (const char* name : {"trace.json.gz", "rank0.json.gz"}) scratch.write(name, trace);
+  trace.replace(trace.find("\"rank\": 0"), 9, "\"rank\": 1");
+  scratch.write("rank1.json.gz", trace);
   scratch.write("nccl.log", text_of("tests/fuzz/corpus/nccl_tests/table.txt"));
   const std::string enter = "cd '" + scratch.file("") + "' && PATH=\"$PWD:$PATH\" && ";
   std::vector<std::string> commands = commands_between("README.md", "## Nine questions", "\n## How");

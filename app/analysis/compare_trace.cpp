@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/compare_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <filesystem>
+
+#include "answers/labels.h"
+#include "app/console/output.h"
+#include "app/console/table.h"
+#include "base/json_writer.h"
+#include "base/units.h"
+
+namespace tandem::app {
+
+namespace {
+
+using calibration::KernelKind;
+using calibration::TraceSummary;
+
+constexpr std::string_view kHost = "waits for the host", kExposed = "only communicates",
+                           kCopies = "waits for input or copies", kIdle = "idle otherwise";
+
+/// Kinds of kernels as predictions and as traces name them.
+struct SameKernels {
+  std::string_view what;
+  std::vector<std::string_view> predicted;
+  std::vector<KernelKind> traced;
+};
+
+const std::vector<SameKernels>& same_kernels() {
+  static const std::vector<SameKernels> all = {
+      {"convolutions, products", {"conv", "gemm"}, {KernelKind::convolution, KernelKind::matrix_product}},
+      {"attention", {"attention"}, {KernelKind::attention}},
+      {"normalisation", {"norm"}, {KernelKind::normalisation}},
+      {"softmax, loss", {"softmax"}, {KernelKind::softmax}},
+      {"elementwise, sums",
+       {"elementwise"},
+       {KernelKind::elementwise, KernelKind::reduction, KernelKind::other}},
+      {"pooling", {"pool"}, {KernelKind::pooling}},
+      {"embedding", {"embedding"}, {KernelKind::embedding}},
+      {"optimiser", {"optimizer"}, {KernelKind::optimiser}}};
+  return all;
+}
+
+std::string ms_text(double seconds) { return to_text(Time::from_seconds(seconds)); }
+
+}  // namespace
+
+std::vector<TracedPair> compare_trace(const Report& report, const TraceSummary& trace) {
+  const double step = report.iteration.median;
+  std::vector<TracedPair> out;
+  for (const SameKernels& same : same_kernels()) {
+    TracedPair pair{std::string(same.what)};
+    for (const auto& kernel : report.time.kernels) {
+      if (std::find(same.predicted.begin(), same.predicted.end(), kernel.kind) != same.predicted.end())
+        pair.predicted += kernel.share * step;
+    }
+    for (const TraceSummary::Kind& kind : trace.kinds) {
+      if (std::find(same.traced.begin(), same.traced.end(), kind.kind) != same.traced.end())
+        pair.traced += kind.seconds;
+    }
+    out.push_back(std::move(pair));
+  }
+  const TimeShare& t = report.time.share;
+  out.push_back(
+      {std::string(kExposed), (t.exposed_communication + t.waiting) * step, trace.exposed_communication});
+  out.push_back({std::string(kHost), t.launch * step, trace.idle_for_host});
+  out.push_back({std::string(kCopies), t.input * step, trace.exposed_copies});
+  out.push_back(
+      {std::string(kIdle), (t.bubble + t.server + t.idle) * step, trace.idle - trace.idle_for_host});
+  std::erase_if(out, [](const TracedPair& p) { return p.predicted == 0 && p.traced == 0; });
+  return out;
+}
+
+std::string trace_reason(const std::vector<TracedPair>& pairs, const Report& report,
+                         const TraceSummary& trace) {
+  constexpr double kAgree = 0.05;
+  if (pairs.empty()) return "";
+  const auto most =
+      std::max_element(pairs.begin(), pairs.end(), [](const TracedPair& a, const TracedPair& b) {
+        return std::abs(a.difference()) < std::abs(b.difference());
+      });
+  const double of_step = std::abs(most->difference()) / trace.step_mean;
+  if (of_step < kAgree)
+    return fmt::format("Nothing differs by more than {:.0f} % of a step; most does: {}.\n",
+                       std::ceil(100 * of_step), most->what);
+  std::string out =
+      fmt::format("Largest disagreement: {}, {} traced and {} predicted, {:.0f} % of the traced step. ",
+                  most->what, ms_text(most->traced), ms_text(most->predicted), 100 * of_step);
+  const bool slower = most->difference() > 0;
+  if (most->what == kHost) {
+    out += slower
+               ? fmt::format(
+                     "The traced host takes {} for each of its {:.0f} launches; profilers that keep shapes "
+                     "or stacks slow it, so trace once without. --recipe and --set host.* say how fast a "
+                     "host launches.",
+                     ms_text(trace.step_mean / std::max(1.0, trace.launches)), trace.launches)
+               : "The predicted host launches more slowly than the traced one: is the model compiled, or "
+                 "captured "
+                 "in a graph?";
+  } else if (most->what == kExposed) {
+    out +=
+        slower
+            ? "Collectives wait for the slowest rank: traces of several ranks tell that from slow links. "
+              "Their "
+              "times alone, of nccl-tests, correct a prediction (--collective-profile)."
+            : "The traced links are faster than the system file says, or the traced training overlaps more: "
+              "compare the buckets above with --scheme's.";
+  } else if (most->what == kCopies) {
+    out +=
+        "Copies between host and device or input hold the step up: --data and --set storage say where "
+        "samples "
+        "come from.";
+  } else if (most->what == kIdle) {
+    out +=
+        "Nothing was launched for that long or everything waited for other ranks: pipelines have bubbles, "
+        "scripts "
+        "have work between steps.";
+  } else {
+    const double factor = most->predicted > 0 ? most->traced / most->predicted : INFINITY;
+    out += std::isfinite(factor)
+               ? fmt::format(
+                     "Its kernels take {:.2f} times what is predicted on {}: --anchor with the traced rate "
+                     "calibrates all that run there.",
+                     factor, report_input(report, "system"))
+               : "The predicted model has no such layers: is it the model that was traced?";
+  }
+  return out + "\n";
+}
+
+bool is_trace(const std::string& file) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(file, none)) return false;
+  try {
+    std::string head(1 << 16, '\0');
+    head.resize(calibration::open_bytes(file)(head.data(), head.size()));
+    return calibration::looks_like_kineto(head);
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+int put_trace_comparison(const Arguments& arguments, const std::string& file, const std::string& traced) {
+  const std::string format = format_of(arguments);
+  const std::vector<Report> reports = load_reports(file);
+  const calibration::Trace trace = read_kineto(calibration::open_bytes(traced), printable(traced));
+  const TraceSummary summary = summary_of(trace);
+  const auto same = std::find_if(reports.begin(), reports.end(),
+                                 [&](const Report& r) { return r.setup.devices == trace.world_size; });
+  const Report& report = same == reports.end() ? reports.back() : *same;
+  if (!report.fits || !(report.iteration.median > 0))
+    throw InputError(fmt::format("{}: has no rate to compare: the model does not fit", printable(file)));
+  if (report.setup.devices != trace.world_size)
+    note(arguments,
+         fmt::format("the report is of {} devices, the trace of {}", report.setup.devices, trace.world_size));
+  for (const std::string& remark : summary.notes) note(arguments, trace.file + ": " + remark);
+
+  const std::vector<TracedPair> pairs = compare_trace(report, summary);
+  Table table({{"of a step"}, {"predicted ms", true}, {"traced ms", true}, {"difference", true}});
+  JsonWriter rows = JsonWriter::array();
+  const auto ms = [](double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); };
+  const auto row = [&](const std::string& what, double predicted, double seen) {
+    table.add({what, ms(predicted), ms(seen), fmt::format("{:+.2f}", 1e3 * (seen - predicted))});
+  };
+  row("whole", report.iteration.median, summary.step_mean);
+  for (const TracedPair& p : pairs) {
+    row(p.what, p.predicted, p.traced);
+    rows.push_back({{"what", p.what}, {"predicted_seconds", p.predicted}, {"traced_seconds", p.traced}});
+  }
+  const std::string reason = trace_reason(pairs, report, summary);
+  if (format == "json") {
+    JsonWriter out = {{"schema", "tandem-trace-comparison-1"},
+                      {"report", file},
+                      {"trace", traced},
+                      {"predicted_step_seconds", report.iteration.median},
+                      {"traced_step_seconds", summary.step_mean},
+                      {"rows", std::move(rows)},
+                      {"reason", reason.substr(0, reason.find('\n'))}};
+    put_result(arguments, out.dump());
+  } else if (format == "csv") {
+    put_result(arguments, table.as(format));
+  } else {
+    put_page(arguments,
+             fmt::format("predicted  {}\ntraced     {}, {}, rank {} of {}\n\n", report_title(report),
+                         trace.file, trace.device.empty() ? "device not recorded" : trace.device, trace.rank,
+                         trace.world_size) +
+                 table.as(format, result_columns(arguments)) + "\n" + reason);
+  }
+  return 0;
+}
+
+}  // namespace tandem::app
