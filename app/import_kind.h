@@ -31,6 +31,12 @@ struct ImportKind {
   bool large = false;         ///< files may have any size and be packed by gzip: `run` reads them itself
 };
 
+/// Of kinds that make one thing of one file. Throws UsageError.
+inline const ImportFile& only_file(const std::vector<ImportFile>& files) {
+  if (files.size() != 1) throw UsageError("one such file is one question or model: import them one by one");
+  return files[0];
+}
+
 /// Generated from the list in app/CMakeLists.txt.
 const Registry<ImportKind>& import_kinds_registry();
 

@@ -18,7 +18,7 @@ namespace tandem::app {
 
 namespace {
 
-using calibration::KernelKind;
+using calibration::TracedKind;
 using calibration::TraceSummary;
 
 constexpr std::string_view kHost = "waits for the host", kExposed = "only communicates",
@@ -28,21 +28,21 @@ constexpr std::string_view kHost = "waits for the host", kExposed = "only commun
 struct SameKernels {
   std::string_view what;
   std::vector<std::string_view> predicted;
-  std::vector<KernelKind> traced;
+  std::vector<TracedKind> traced;
 };
 
 const std::vector<SameKernels>& same_kernels() {
   static const std::vector<SameKernels> all = {
-      {"convolutions, products", {"conv", "gemm"}, {KernelKind::convolution, KernelKind::matrix_product}},
-      {"attention", {"attention"}, {KernelKind::attention}},
-      {"normalisation", {"norm"}, {KernelKind::normalisation}},
-      {"softmax, loss", {"softmax"}, {KernelKind::softmax}},
+      {"convolutions, products", {"conv", "gemm"}, {TracedKind::convolution, TracedKind::matrix_product}},
+      {"attention", {"attention"}, {TracedKind::attention}},
+      {"normalisation", {"norm"}, {TracedKind::normalisation}},
+      {"softmax, loss", {"softmax"}, {TracedKind::softmax}},
       {"elementwise, sums",
        {"elementwise"},
-       {KernelKind::elementwise, KernelKind::reduction, KernelKind::other}},
-      {"pooling", {"pool"}, {KernelKind::pooling}},
-      {"embedding", {"embedding"}, {KernelKind::embedding}},
-      {"optimiser", {"optimizer"}, {KernelKind::optimiser}}};
+       {TracedKind::elementwise, TracedKind::reduction, TracedKind::other}},
+      {"pooling", {"pool"}, {TracedKind::pooling}},
+      {"embedding", {"embedding"}, {TracedKind::embedding}},
+      {"optimiser", {"optimizer"}, {TracedKind::optimiser}}};
   return all;
 }
 

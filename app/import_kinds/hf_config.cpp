@@ -20,12 +20,12 @@ bool like_hf_config(std::string_view text) {
 }
 
 int import_hf_config(const Arguments& arguments, const std::vector<ImportFile>& files) {
-  if (files.size() != 1) throw UsageError("one config.json is one model: import them one by one");
-  const Json config = Json::parse(without_infinity(files[0].text), files[0].name);
+  const ImportFile& file = only_file(files);
+  const Json config = Json::parse(without_infinity(file.text), file.name);
   if (!is_hf_config(config))
     config.fail("no config of Transformers: it names no \"architectures\" and no \"model_type\"");
   std::string document = hf_config_document(config);
-  const Graph graph = Graph::from_json(Json::parse(document, "model of " + files[0].name));
+  const Graph graph = Graph::from_json(Json::parse(document, "model of " + file.name));
   note(arguments, fmt::format("{}: {} parameters", graph.name(), graph.parameter_elements()));
   if (const std::string part = left_out_of_hf_config(graph.summary()); !part.empty()) note(arguments, part);
   put_result(arguments, std::move(document));

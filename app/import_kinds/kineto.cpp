@@ -231,7 +231,9 @@ void register_kineto(Registry<ImportKind>& registry) {
                   "a step goes, kernels by kind, collectives",
        .recognises = calibration::looks_like_kineto,
        .run = import_kineto,
-       .flags = {{"batch", "N", "samples of a traced step on each device: adds the rate that --anchor takes"},
+       .flags = {{"batch", "N",
+                  "samples of a pass on each device: of a trace, to add the rate that --anchor takes; of a "
+                  "training, where its configuration does not say them"},
                  {"format", "FORMAT", "of a trace: text (default) or json (default with --out)"}},
        .large = true});
 }

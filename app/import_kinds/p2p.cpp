@@ -162,7 +162,8 @@ void register_p2p(Registry<ImportKind>& registry) {
        "machine, its file set to them",
        looks_like_link_tests,
        import_machine,
-       {{"system", "NAME|FILE", "write this system's file with its links as measured"},
+       {{"system", "NAME|FILE",
+         "write this system's file with its links as measured; of a training: where it runs"},
         {"name", "TEXT", "what to call the system (default: as the file of --out, else imported)"}}});
 }
 

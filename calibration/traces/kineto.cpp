@@ -159,7 +159,7 @@ class TraceCollector {
     }
     k.name = at->second;
     const bool kernel = e.category == "kernel" || e.category == "Kernel";
-    k.kind = kernel ? kinds_[k.name] : KernelKind::copy;
+    k.kind = kernel ? kinds_[k.name] : TracedKind::copy;
     if (kernel && !e.collective.empty()) k.collective = collective(e);
     out_.kernels.push_back(k);
     correlation_.push_back(e.correlation);
@@ -204,7 +204,7 @@ class TraceCollector {
       k.launch_start = launch->second.start - first_;
       k.launch_end = launch->second.end - first_;
     }
-    if (k.kind != KernelKind::communication || k.collective >= 0) return;
+    if (k.kind != TracedKind::communication || k.collective >= 0) return;
     if (launch != launches_.end()) {
       const auto asked = asked_.find(launch->second.thread);
       if (asked != asked_.end()) {
@@ -250,7 +250,7 @@ class TraceCollector {
   double first_ = INFINITY;
   std::vector<std::string> device_names_;
   std::vector<int64_t> correlation_;  ///< of each kernel
-  std::vector<KernelKind> kinds_;     ///< of each name
+  std::vector<TracedKind> kinds_;     ///< of each name
   std::unordered_map<std::string, uint32_t> names_, threads_;
   std::unordered_map<std::string, int32_t> known_;
   std::unordered_map<int64_t, HostLaunch> launches_;

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "calibration/traces/kernel_kind.h"
+#include "calibration/traces/traced_kind.h"
 
 namespace tandem::calibration {
 
@@ -31,7 +31,7 @@ struct TracedKernel {
   uint32_t name = 0;  ///< of Trace::names
   int32_t device = 0;
   int32_t collective = -1;  ///< of Trace::collectives, or none
-  KernelKind kind = KernelKind::other;
+  TracedKind kind = TracedKind::other;
 };
 
 /// A training step as the host marked it.

@@ -111,8 +111,8 @@ double waits_for_host(const std::vector<TracedKernel>& by_start, const Window& w
   return out;
 }
 
-bool communicates(const TracedKernel& k) { return k.kind == KernelKind::communication; }
-bool computes(const TracedKernel& k) { return !communicates(k) && k.kind != KernelKind::copy; }
+bool communicates(const TracedKernel& k) { return k.kind == TracedKind::communication; }
+bool computes(const TracedKernel& k) { return !communicates(k) && k.kind != TracedKind::copy; }
 
 template <typename T>
 void most_seconds_first(std::vector<T>& all) {
@@ -120,7 +120,7 @@ void most_seconds_first(std::vector<T>& all) {
 }
 
 void add_tables(const Trace& trace, const Window& window, TraceSummary& out) {
-  std::array<TraceSummary::Kind, kKernelKinds> kinds{};
+  std::array<TraceSummary::Kind, kTracedKinds> kinds{};
   std::vector<TraceSummary::Kernel> names(trace.names.size());
   std::map<std::tuple<std::string, int64_t, int64_t>, TraceSummary::Collective> collectives;
   for (const TracedKernel& k : trace.kernels) {
@@ -183,7 +183,7 @@ TraceSummary summary_of(const Trace& trace) {
   out.compute = each(computes);
   out.communication = each(communicates);
   out.exposed_communication = out.busy - each([](const TracedKernel& k) { return !communicates(k); });
-  out.exposed_copies = out.busy - each([](const TracedKernel& k) { return k.kind != KernelKind::copy; });
+  out.exposed_copies = out.busy - each([](const TracedKernel& k) { return k.kind != TracedKind::copy; });
   out.idle = std::max(0.0, out.step_mean - out.busy);
   out.idle_for_host = std::min(out.idle, waits_for_host(trace.kernels, window) / window.steps());
   add_tables(trace, window, out);

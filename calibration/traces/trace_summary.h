@@ -30,14 +30,14 @@ struct TraceSummary {
   double launches = 0;  ///< kernels, copies and fills
 
   struct Kind {
-    KernelKind kind = KernelKind::other;
+    TracedKind kind = TracedKind::other;
     double count = 0, seconds = 0;  ///< overlapping ones count twice
   };
   std::vector<Kind> kinds;  ///< by seconds, the most first; those that occur
 
   struct Kernel {
     std::string name;
-    KernelKind kind = KernelKind::other;
+    TracedKind kind = TracedKind::other;
     double count = 0, seconds = 0;
   };
   std::vector<Kernel> kernels;  ///< by seconds, the most first; the first 20

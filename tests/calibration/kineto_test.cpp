@@ -14,8 +14,8 @@
 namespace tandem::tests {
 namespace {
 
-using calibration::KernelKind;
 using calibration::Trace;
+using calibration::TracedKind;
 using calibration::TraceSummary;
 using ::testing::HasSubstr;
 
@@ -60,7 +60,7 @@ TEST(Kineto, TellsWhereTheTimeOfAStepGoes) {
   EXPECT_EQ(s.collectives[0].group, 2);
   EXPECT_NEAR(s.collectives[0].least, 0.002, kExact);
   ASSERT_EQ(s.kinds.size(), 3U);
-  EXPECT_EQ(s.kinds[0].kind, KernelKind::matrix_product);
+  EXPECT_EQ(s.kinds[0].kind, TracedKind::matrix_product);
 }
 
 TEST(Kineto, ReadsWhatNewerProfilersSayOfCollectives) {
@@ -106,16 +106,16 @@ TEST(Kineto, SaysWhyAFileIsRefused) {
 }
 
 TEST(Kineto, KindsOfKernelsGoByTheirNames) {
-  const std::pair<const char*, KernelKind> kKnown[] = {
-      {"ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", KernelKind::communication},
-      {"void cudnn::bn_bw_1C11_kernel_new<float>", KernelKind::normalisation},
-      {"sm80_xmma_fprop_implicit_gemm_f16f16", KernelKind::convolution},
-      {"Cijk_Ailk_Bjlk_SB_MT64x16x16", KernelKind::matrix_product},
-      {"nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", KernelKind::matrix_product},
-      {"void flash_fwd_kernel<cutlass::bfloat16_t>", KernelKind::attention},
-      {"void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>>", KernelKind::optimiser},
-      {"triton_poi_fused_add_relu_3", KernelKind::elementwise},
-      {"something", KernelKind::other}};
+  const std::pair<const char*, TracedKind> kKnown[] = {
+      {"ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", TracedKind::communication},
+      {"void cudnn::bn_bw_1C11_kernel_new<float>", TracedKind::normalisation},
+      {"sm80_xmma_fprop_implicit_gemm_f16f16", TracedKind::convolution},
+      {"Cijk_Ailk_Bjlk_SB_MT64x16x16", TracedKind::matrix_product},
+      {"nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", TracedKind::matrix_product},
+      {"void flash_fwd_kernel<cutlass::bfloat16_t>", TracedKind::attention},
+      {"void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>>", TracedKind::optimiser},
+      {"triton_poi_fused_add_relu_3", TracedKind::elementwise},
+      {"something", TracedKind::other}};
   for (const auto& [name, kind] : kKnown) EXPECT_EQ(calibration::kind_of_kernel(name), kind) << name;
   EXPECT_EQ(calibration::collective_of_name("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)"),
             "send-receive");

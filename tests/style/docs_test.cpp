@@ -240,6 +240,10 @@ TEST(Documents, CommandsOfTheQuestionsRun) {
   fake("tandem", "exec \"" TANDEM_BINARY "\" \"$@\"");
   fake("nvidia-smi", "cat '" + (kRoot / "tests/fuzz/corpus/topo_m/switch").string() + "'");
   scratch.write("config.json", text_of("tests/fuzz/corpus/hf_config/gpt2"));
+  scratch.write(
+      "llama3_70b.toml",
+      "[model]\nname = \"llama3\"\nflavor = \"70B\"\n[training]\nlocal_batch_size = 2\n[parallelism]\n"
+      "tensor_parallel_degree = 8\n[activation_checkpoint]\nmode = \"full\"\n");
   std::string trace = text_of("tests/fuzz/corpus/kineto/three_steps");
   for (const char* name : {"trace.json.gz", "rank0.json.gz"}) scratch.write(name, trace);
   trace.replace(trace.find("\"rank\": 0"), 9, "\"rank\": 1");

@@ -6,7 +6,7 @@
 
 namespace tandem::calibration {
 
-enum class KernelKind : uint8_t {
+enum class TracedKind : uint8_t {
   convolution,
   matrix_product,
   attention,
@@ -21,15 +21,15 @@ enum class KernelKind : uint8_t {
   communication,  ///< collectives, sends and receives
   other,
 };
-constexpr int kKernelKinds = static_cast<int>(KernelKind::other) + 1;
+constexpr int kTracedKinds = static_cast<int>(TracedKind::other) + 1;
 
 /// "matrix product".
-std::string_view name(KernelKind kind);
+std::string_view name(TracedKind kind);
 
 /// By words in the names that cuDNN, cuBLAS, CUTLASS, MIOpen, hipBLASLt, NCCL, RCCL, PyTorch, Triton and
 /// FBGEMM give their kernels. A matrix product that a convolution calls counts as a product: its name does
 /// not tell.
-KernelKind kind_of_kernel(std::string_view name);
+TracedKind kind_of_kernel(std::string_view name);
 /// "all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", "send-receive" by the
 /// kernel of NCCL or RCCL or by the name of an operator ("nccl:_all_gather_base", "allreduce"); "" for
 /// others. NCCL runs an all-to-all as sends and receives.
