@@ -9,6 +9,7 @@ namespace tandem::sweep {
 namespace {
 
 constexpr int kPatience = 10'000;  // milliseconds for which another program may hold the file
+constexpr int kLongest = 1 << 28;  // bytes of a text
 
 /// SQLite's words, and what to do where they do not say it.
 std::string advice(int code) {
@@ -31,6 +32,16 @@ std::string advice(int code) {
   }
 }
 
+/// What a stranger's file may not do: run code, stand for a missing column with its name, make
+/// texts that are larger than the file.
+void distrust(sqlite3* open) {
+  for (const int without : {SQLITE_DBCONFIG_ENABLE_TRIGGER, SQLITE_DBCONFIG_ENABLE_VIEW,
+                            SQLITE_DBCONFIG_DQS_DML, SQLITE_DBCONFIG_DQS_DDL, SQLITE_DBCONFIG_TRUSTED_SCHEMA})
+    sqlite3_db_config(open, without, 0, nullptr);
+  sqlite3_db_config(open, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_limit(open, SQLITE_LIMIT_LENGTH, kLongest);
+}
+
 }  // namespace
 
 void Database::Close::operator()(sqlite3* open) const { sqlite3_close_v2(open); }
@@ -43,6 +54,7 @@ Database::Database(std::string file, Mode mode) : file_(std::move(file)) {
   open_.reset(open);
   if (code != SQLITE_OK) fail();
   sqlite3_busy_timeout(open, kPatience);
+  distrust(open);
 }
 
 void Database::fail() const {

@@ -49,6 +49,11 @@ std::vector<std::string> values_of(const Option& option, const std::string& text
 std::string meaning(const Option& option, const std::string& value) {
   const bool given = option.kind() == Option::Kind::given;
   const std::string text = value != kUnset ? value : given ? "false" : std::string(option.fallback);
+  int64_t integer = 0;
+  const auto exact = std::from_chars(text.data(), text.data() + text.size(), integer);
+  if (option.kind() != Option::Kind::text && exact.ec == std::errc{} &&
+      exact.ptr == text.data() + text.size())
+    return std::to_string(integer);
   double number = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = read.ec == std::errc{} && read.ptr == text.data() + text.size();
@@ -156,12 +161,29 @@ JsonWriter Grid::to_json() const {
   return out;
 }
 
+namespace {
+
+/// An axis of a file, which may hold anything.
+void check_read(const std::vector<Axis>& before, const Axis& axis, const Json& from) {
+  const auto nth = std::count_if(before.begin(), before.end(),
+                                 [&](const Axis& other) { return other.option == axis.option; });
+  if (axis.column != column_of(question_option(axis.option), axis.path, static_cast<std::size_t>(nth)))
+    from.fail(fmt::format("\"{}\" is not the column of {}", printable(axis.column), printable(axis.option)));
+  if (axis.values.empty()) from.fail("no value");
+  for (const std::string& value : axis.values) {
+    if (!axis.path.empty() && value != kUnset && !value.starts_with(axis.path + "="))
+      from.fail(fmt::format("\"{}\" does not set {}", printable(value), printable(axis.path)));
+  }
+}
+
+}  // namespace
+
 Grid Grid::from_json(const Json& document) {
   Grid out;
   for (const auto& [column, axis] : document.members()) {
     Axis one{axis.at("option").as_text(), axis.at("path").as_text(), column, {}};
     for (const Json& value : axis.at("values").items()) one.values.push_back(value.as_text());
-    if (one.values.empty()) axis.fail("no value");
+    check_read(out.axes_, one, axis);
     out.axes_.push_back(std::move(one));
   }
   out.count();

@@ -57,12 +57,14 @@ class Merger {
     if (same.empty()) return true;
     const std::string differs = unequal_column(to_.columns(), same[0], row);
     if (differs.empty()) return false;
-    throw InputError(fmt::format("{} and {}: cell {} is not the same: {}", printable(origin(position)),
+    throw InputError(fmt::format("{} and {}: cell {} is not the same: {}", printable(origin(same[0])),
                                  printable(file), position, differs));
   }
-  std::string origin(int64_t position) {
+  std::string origin(const Row& row) {
     for (const std::string& file : files_) {
-      if (!Store::read(file).find("", position).empty()) return file;
+      const auto found =
+          Store::read(file).find(std::get<std::string>(row[kHash]), std::get<int64_t>(row[kPosition]));
+      if (!found.empty()) return file;
     }
     return to_.file();
   }
@@ -120,16 +122,18 @@ std::vector<std::string> missing_shards(Store& store, int64_t count) {
   return out;
 }
 
-std::string csv(Store& store) {
+std::string csv(Store& store, std::string_view which) {
   const std::vector<Column> columns = store.columns();
   const std::size_t shown = columns.size() - 2;
   std::string out;
   for (std::size_t c = 0; c < shown; ++c) out += (c == 0 ? "" : ",") + csv_cell(columns[c].name);
   out += "\n";
-  store.each([&](const Row& row) {
-    for (std::size_t c = 0; c < shown; ++c) out += (c == 0 ? "" : ",") + csv_cell(text_of(row[c]));
-    out += "\n";
-  });
+  store.each(
+      [&](const Row& row) {
+        for (std::size_t c = 0; c < shown; ++c) out += (c == 0 ? "" : ",") + csv_cell(text_of(row[c]));
+        out += "\n";
+      },
+      which);
   return out;
 }
 

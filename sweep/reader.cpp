@@ -124,7 +124,7 @@ void check_name(const std::string& option, const std::string& value, const Hooks
 
 }  // namespace
 
-void check_grid(const Grid& grid, const Hooks& hooks) {
+void check_grid(const Grid& grid, const Hooks& hooks, const std::atomic<bool>* stop) {
   for (const Axis& axis : grid.axes()) {
     for (const std::string& value : axis.values) check_name(axis.option, value, hooks);
   }
@@ -132,16 +132,27 @@ void check_grid(const Grid& grid, const Hooks& hooks) {
   // is the reason of its cells.
   Hooks quiet = hooks;
   quiet.note = nullptr;
+  std::optional<Question> first;
+  const auto check = [&](int64_t position) {
+    const Grid::Options options = grid.options(position);
+    try {
+      if (position == 0) {
+        first = Question::of(options, quiet);
+      } else if (first) {
+        first->with(changes(grid, *first, options), quiet);
+      } else {
+        Question::of(options, quiet);
+      }
+    } catch (const InputError&) {
+    }
+  };
+  check(0);
   int64_t stride = grid.cells();
   for (const Axis& axis : grid.axes()) {
     stride /= static_cast<int64_t>(axis.values.size());
-    for (std::size_t v = 0; v < axis.values.size(); ++v) {
-      if (axis.option == "model" || axis.option == "system") break;
-      try {
-        Question::of(grid.options(stride * static_cast<int64_t>(v)), quiet);
-      } catch (const InputError&) {
-      }
-    }
+    if (axis.option == "model" || axis.option == "system") continue;
+    for (std::size_t v = 1; v < axis.values.size() && (stop == nullptr || !*stop); ++v)
+      check(stride * static_cast<int64_t>(v));
   }
 }
 

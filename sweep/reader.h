@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Questions of cells, each made from the most similar of those before.
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,7 +42,8 @@ std::optional<Row> answer_cell(Reader& reader, const Grid& grid, int64_t positio
                                Depth depth);
 
 /// Throws UsageError or InputError for a value that no cell can have, whatever the other options: a model,
-/// machine, scheme or recipe that does not exist, a number out of range. Notes on models go to `hooks`.
-void check_grid(const Grid& grid, const Hooks& hooks);
+/// machine, scheme or recipe that does not exist, a number out of range. Notes on models go to `hooks`. Ends
+/// early once `stop` is true.
+void check_grid(const Grid& grid, const Hooks& hooks, const std::atomic<bool>* stop = nullptr);
 
 }  // namespace tandem::sweep

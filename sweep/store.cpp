@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 namespace tandem::sweep {
@@ -45,10 +46,47 @@ Header header_of(Database& database) {
       throw InputError(fmt::format("{}: the table \"sweep\" lacks \"{}\": the file is damaged",
                                    printable(database.file()), key));
   }
-  Place place;
-  place.file = std::make_shared<const std::string>(database.file());
-  return {Grid::from_json(Json::parse(of["grid"], database.file())), of["depth"], of["build"],
-          Shard::parse(of["shard"], place)};
+  const auto damaged = [&](const std::exception& error) {
+    return InputError(
+        fmt::format("{}: the table \"sweep\" is damaged: {}", printable(database.file()), error.what()));
+  };
+  try {
+    parse_depth(of["depth"], {});
+    return {Grid::from_json(Json::parse(of["grid"], "grid")), of["depth"], of["build"],
+            Shard::parse(of["shard"], {})};
+  } catch (const InputError& error) {
+    throw damaged(error);
+  } catch (const UsageError& error) {
+    throw damaged(error);
+  }
+}
+
+/// Whether a value is one that the program writes into a column of figures.
+bool fits(std::string_view type, const Value& value) {
+  if (std::holds_alternative<std::monostate>(value)) return true;
+  if (type == "INTEGER") return std::holds_alternative<int64_t>(value);
+  if (type == "REAL") return std::holds_alternative<double>(value) && std::isfinite(std::get<double>(value));
+  return std::holds_alternative<std::string>(value);
+}
+
+/// The first column of a row that holds what the program never writes there; "" if there is none.
+std::string wrong_column(const Header& header, const std::vector<Column>& columns, const Row& row) {
+  const auto* position = std::get_if<int64_t>(&row[kPosition]);
+  const auto* status = std::get_if<std::string>(&row[kStatus]);
+  const std::size_t figures = kFirstAxis + header.grid.axes().size();
+  if (!std::holds_alternative<std::string>(row[kHash])) return "hash";
+  if (position == nullptr || *position < 0 || *position >= header.grid.cells() ||
+      !header.shard.has(*position))
+    return "position";
+  if (status == nullptr || (*status != kAnswered && *status != kMisfit && *status != kRefused))
+    return "status";
+  if (!fits("TEXT", row[kReason])) return "reason";
+  for (std::size_t c = kFirstAxis; c < columns.size(); ++c) {
+    const auto* real = std::get_if<double>(&row[c]);
+    if (c < figures ? real != nullptr && !std::isfinite(*real) : !fits(columns[c].type, row[c]))
+      return columns[c].name;
+  }
+  return "";
 }
 
 int64_t number(Database& database, const std::string& sql) {
@@ -84,8 +122,10 @@ void check_exists(const std::string& file) {
   std::error_code none;
   if (!std::filesystem::exists(file, none))
     throw InputError(fmt::format("{}: no such file", printable(file)));
-  if (std::filesystem::is_directory(file, none))
-    throw InputError(fmt::format("{}: is a folder, not a file", printable(file)));
+  if (!std::filesystem::is_regular_file(file, none))
+    throw InputError(
+        fmt::format("{}: is {}", printable(file),
+                    std::filesystem::is_directory(file, none) ? "a folder, not a file" : "no regular file"));
 }
 
 }  // namespace
@@ -109,10 +149,11 @@ std::string difference(const Header& is, const Header& other, bool shards) {
                          printable(fmt::format("{}", fmt::join(theirs[a].values, ","))));
   }
   if (is.depth != other.depth) return fmt::format("its depth is {}, not {}", is.depth, other.depth);
-  if (is.build != other.build)
-    return fmt::format("tandem {} answered it, not {}: their predictions may differ", is.build, other.build);
   if (shards && !(is.shard == other.shard))
     return fmt::format("it is shard {}, not {}", is.shard.text(), other.shard.text());
+  if (is.build != other.build)
+    return fmt::format("tandem {} answered it, not {}: their predictions may differ", printable(is.build),
+                       printable(other.build));
   return "";
 }
 
@@ -133,12 +174,13 @@ void check_header(Database& database, const Header& header) {
 }  // namespace
 
 Store::Store(std::unique_ptr<Database> database, Header header)
-    : database_(std::move(database)), header_(std::move(header)) {}
+    : database_(std::move(database)), header_(std::move(header)), columns_(sweep::columns(header_.grid)) {}
 
 Store Store::read(const std::string& file) {
   check_exists(file);
   auto database = std::make_unique<Database>(file, Database::Mode::read);
   check_kind(*database);
+  check_pages(*database);
   Header header = header_of(*database);
   return {std::move(database), std::move(header)};
 }
@@ -194,11 +236,19 @@ void Store::add(const std::vector<Row>& rows) {
 
 std::string Store::select() const { return fmt::format("SELECT {} FROM cells", names_of(columns())); }
 
+Row Store::row_of(const Statement& statement) const {
+  Row out = statement.row();
+  if (const std::string wrong = wrong_column(header_, columns(), out); !wrong.empty())
+    throw InputError(fmt::format("{}: a cell's {} is what no sweep writes: the file is damaged",
+                                 printable(file()), printable(wrong)));
+  return out;
+}
+
 std::vector<Row> Store::find(const std::string& key, int64_t position) {
   if (!find_) find_.emplace(*database_, select() + " WHERE hash = ? OR position = ?");
   find_->bind({key, position});
   std::vector<Row> out;
-  while (find_->step()) out.push_back(find_->row());
+  while (find_->step()) out.push_back(row_of(*find_));
   return out;
 }
 
@@ -211,8 +261,11 @@ void Store::finish() {
   }
 }
 
-void check_same(const Store& store, const Header& header) {
+bool check_same(const Store& store, Header header) {
+  const bool same_build = header.build == store.header().build;
+  header.build = store.header().build;
   refuse_other(store.file(), store.header(), header);
+  return same_build;
 }
 
 void remove_store(const std::string& file) {

@@ -37,6 +37,8 @@ std::string difference(const Header& is, const Header& other, bool shards);
 /// For one thread at a time. Throws InputError, with SQLite's words.
 class Store {
  public:
+  static constexpr std::string_view kAll = " ORDER BY position";
+
   /// Opens a file to read it. Throws InputError: it is missing, damaged, of another program or schema.
   static Store read(const std::string& file);
   /// Opens a file to add cells, or makes it. What was added is on disk when add() returns: it survives the
@@ -46,23 +48,25 @@ class Store {
 
   const std::string& file() const { return database_->file(); }
   const Header& header() const { return header_; }
-  std::vector<Column> columns() const { return sweep::columns(header_.grid); }
+  const std::vector<Column>& columns() const { return columns_; }
   /// How many cells there are.
   int64_t cells();
   /// Keys by the cells' position in the grid.
   std::unordered_map<int64_t, std::string> keys();
   /// All at once or none. A row replaces those with its key or its position.
   void add(const std::vector<Row>& rows);
-  /// Calls `read` with each row, ordered by position.
+  /// Calls `read` with each row that the end of a SELECT leaves, in its order.
   template <typename Read>
-  void each(Read read) {
-    Statement all(*database_, select() + " ORDER BY position");
-    while (all.step()) read(all.row());
+  void each(Read read, std::string_view which = kAll) {
+    Statement all(*database_, select() + std::string(which));
+    while (all.step()) read(row_of(all));
   }
   /// The rows with this key or this position: two at most.
   std::vector<Row> find(const std::string& key, int64_t position);
   /// For queries of one's own.
   Database& database() { return *database_; }
+  /// The row of a statement that begins with select(). Throws InputError for what no sweep writes.
+  Row row_of(const Statement& statement) const;
   /// "SELECT hash, position ... FROM cells".
   std::string select() const;
   /// Makes the log that SQLite writes into the same folder part of the file, unless somebody reads it: then
@@ -73,11 +77,13 @@ class Store {
   Store(std::unique_ptr<Database> database, Header header);
   std::unique_ptr<Database> database_;
   Header header_;
+  std::vector<Column> columns_;
   std::optional<Statement> insert_, find_;
 };
 
-/// Throws InputError if the file is of another sweep or shard.
-void check_same(const Store& store, const Header& header);
+/// Whether the build that answered the file is the header's. Throws InputError if the file is of another
+/// sweep or shard.
+bool check_same(const Store& store, Header header);
 
 /// Removes a file that nobody has open, with SQLite's log.
 void remove_store(const std::string& file);

@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <thread>
@@ -201,13 +202,20 @@ void remove_attempt(const std::string& file) {
   remove_store(file);
 }
 
-Outcome answer_shard(const SweepQuestion& q, Desk& desk) {
-  const std::string file = shard_file(q.out, q.header.shard);
+/// Answers a shard, or a grid of which another build answered the file, in a file of this attempt's own.
+Outcome answer_apart(const SweepQuestion& q, Desk& desk, const std::string& file) {
   const std::string own = attempt_name(file);
   const std::vector<std::string> attempts = attempts_at(file);
   std::error_code none;
   const bool begun = fs::exists(file, none);
-  if (begun) check_same(Store::read(file), q.header);
+  if (begun) {
+    const Store found = Store::read(file);
+    if (!check_same(found, q.header) && q.hooks.note)
+      q.hooks.note(
+          fmt::format("{}: tandem {} answered it, this is {}: its cells are answered again, and it is "
+                      "replaced at the end",
+                      printable(file), printable(found.header().build), q.header.build));
+  }
   Outcome out;
   {
     const auto lock = WriterLock::take(own);
@@ -223,6 +231,18 @@ Outcome answer_shard(const SweepQuestion& q, Desk& desk) {
   return out;
 }
 
+/// Whether the file holds this sweep as another build answered it. SQLite's log is then part of it.
+bool of_other_build(const std::string& file, const Header& header) {
+  std::optional<Header> found;
+  try {
+    const Store store = Store::read(file);
+    if (!check_same(store, header)) found = store.header();
+  } catch (const InputError&) {  // Store::write() says what is wrong
+  }
+  if (found) Store::write(file, *found).finish();
+  return found.has_value();
+}
+
 }  // namespace
 
 std::string shard_file(const std::string& out, const Shard& shard) {
@@ -235,12 +255,13 @@ std::string shard_file(const std::string& out, const Shard& shard) {
 
 Outcome answer_grid(const SweepQuestion& q) {
   Desk desk(q.others, q.stop);  // first: whatever is wrong here, the others hear that there is nothing to do
-  check_grid(q.header.grid, q.hooks);
-  if (q.header.shard.count > 1) return answer_shard(q, desk);
+  check_grid(q.header.grid, q.hooks, q.stop);
+  if (q.header.shard.count > 1) return answer_apart(q, desk, shard_file(q.out, q.header.shard));
   const auto lock = WriterLock::take(q.out);
   if (!lock)
     throw InputError(fmt::format("{}: another process is writing it. Wait for it, or give another --out",
                                  printable(q.out)));
+  if (of_other_build(q.out, q.header)) return answer_apart(q, desk, q.out);
   Store store = Store::write(q.out, q.header);
   return answer_missing(store, q, desk);
 }

@@ -49,7 +49,8 @@ std::string shard_file(const std::string& out, const Shard& shard);
 /// Answers what is not in the file yet. A cell is kept within SweepQuestion::together of being answered,
 /// whatever ends the process; one that cannot be answered is kept with its reason. A shard is answered in a
 /// file of this attempt's own (".part"), which takes what earlier attempts left and replaces shard_file()
-/// when it is whole: two attempts at once, on any machines, do no harm. Throws UsageError and InputError:
+/// when it is whole: two attempts at once, on any machines, do no harm. So is a grid whose file another build
+/// answered, after a note. Throws UsageError and InputError:
 /// values that no question may have, names that do not exist, another sweep in the file, another process that
 /// writes it, SQLite's errors.
 Outcome answer_grid(const SweepQuestion& question);
@@ -62,7 +63,7 @@ Outcome merge(const std::vector<std::string>& files, const std::string& out);
 /// Of the cells that a file lacks of its whole grid: "shard 3/8 (12,500 cells)", for shards of `count`.
 std::vector<std::string> missing_shards(Store& store, int64_t count);
 
-/// All cells as CSV (RFC 4180), without question and report.
-std::string csv(Store& store);
+/// Cells as Store::each() gives them, as CSV (RFC 4180), without question and report.
+std::string csv(Store& store, std::string_view which = Store::kAll);
 
 }  // namespace tandem::sweep

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <thread>
 
@@ -41,6 +42,15 @@ std::vector<Option> sweep_flags() {
   return out;
 }
 
+void check_database_out(const Arguments& arguments) {
+  check_out(arguments);
+  const std::string out = arguments.text("out", "");
+  if (out == "-") refuse_option("out", "the answers are an SQLite file, which standard output cannot hold");
+  std::error_code none;
+  if (std::filesystem::exists(out, none) && !std::filesystem::is_regular_file(out, none))
+    throw InputError(fmt::format("{}: is no regular file", printable(out)));
+}
+
 sweep::SweepQuestion sweep_question(const Arguments& given, const std::vector<Option>& flags) {
   for (const char* other : {"sort", "top", "ascending", "format", "shards"}) {
     if (given.has(other))
@@ -48,7 +58,7 @@ sweep::SweepQuestion sweep_question(const Arguments& given, const std::vector<Op
                                    std::string_view(other) == "shards" ? "merge" : "show"));
   }
   given.required("out", "grid.sqlite");
-  if (exec::ranks().rank == 0) check_out(given);
+  if (exec::ranks().rank == 0) check_database_out(given);
   const Arguments arguments = with_question(given, flags);
   sweep::SweepQuestion q;
   q.header.grid = sweep::Grid::read(arguments);

@@ -145,26 +145,28 @@ std::string time_left_text(double seconds) {
   return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
 }
 
-Table sweep_table(Store& store, const SweepView& view) {
+std::string which_cells(const Store& store, const SweepView& view) {
   check_column(store, view.sort);
+  const std::string by = sweep::identifier(view.sort);
+  return fmt::format(" WHERE status = 'answered' ORDER BY {} IS NULL, {} {}, position LIMIT {}", by, by,
+                     view.ascending ? "ASC" : "DESC", view.top);
+}
+
+Table sweep_table(Store& store, const SweepView& view) {
+  const std::string which = which_cells(store, view);
   const bool stale =
       number_in(store.database().value("SELECT max(staleness_max) FROM cells WHERE status = 'answered'")) > 0;
   const std::vector<Shown> shown = shown_columns(store, stale);
   std::vector<Column> heads;
   for (const Shown& each : shown) heads.push_back(each.column);
   Table out(heads);
-  const std::string by = sweep::identifier(view.sort);
-  sweep::Statement rows(
-      store.database(),
-      fmt::format("{} WHERE status = 'answered' ORDER BY {} IS NULL, {} {}, position LIMIT {}",
-                  store.select(), by, by, view.ascending ? "ASC" : "DESC", view.top));
-  const std::vector<sweep::Column> columns = store.columns();
-  while (rows.step()) {
-    const Row row = rows.row();
-    std::vector<std::string> cells;
-    for (const Shown& each : shown) cells.push_back(each.text({columns, row}));
-    out.add(std::move(cells));
-  }
+  store.each(
+      [&](const Row& row) {
+        std::vector<std::string> cells;
+        for (const Shown& each : shown) cells.push_back(each.text({store.columns(), row}));
+        out.add(std::move(cells));
+      },
+      which);
   return out;
 }
 

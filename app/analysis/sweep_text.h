@@ -15,8 +15,12 @@ struct SweepView {
   int64_t top = 20;  ///< rows
 };
 
-/// The answered cells that come first: the axes that vary, and what was answered. Throws UsageError for a
-/// column that does not exist.
+/// Which cells a view shows, in its order, for Store::each(). Throws UsageError for a column that does not
+/// exist.
+std::string which_cells(const sweep::Store& store, const SweepView& view);
+
+/// The answered cells that come first: the axes that vary, and what was answered. Throws as
+/// which_cells().
 Table sweep_table(sweep::Store& store, const SweepView& view);
 
 /// "grid.sqlite: 94 of 96 cells: 80 answered, 10 do not fit, 4 refused".

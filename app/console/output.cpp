@@ -70,6 +70,7 @@ void put_page(const Arguments& arguments, std::string text) {
 
 void check_out(const Arguments& arguments) {
   const std::filesystem::path out = arguments.text("out", "");
+  if (out.empty() && arguments.has("out")) refuse_option("out", "the file's name is empty");
   if (out.empty()) return;
   refuse_picture_name(out.string());
   const auto folder = out.has_parent_path() ? out.parent_path() : std::filesystem::path(".");
@@ -80,6 +81,16 @@ void check_out(const Arguments& arguments) {
   if (!std::filesystem::is_directory(folder, error)) {
     throw InputError(fmt::format("{}: cannot write: there is no folder {}", printable(out.string()),
                                  printable(folder.string())));
+  }
+}
+
+void check_out_apart(const Arguments& arguments, const std::vector<std::string>& read) {
+  const std::string out = arguments.text("out", "");
+  std::error_code none;
+  for (const std::string& file : read) {
+    if (!out.empty() && std::filesystem::equivalent(out, file, none))
+      throw InputError(
+          fmt::format("{}: is what is read; it would be lost. Give another --out", printable(out)));
   }
 }
 

@@ -31,6 +31,8 @@ void put_page(const Arguments& arguments, std::string text);
 
 /// For long computations: refuses an --out whose folder does not exist before the work begins.
 void check_out(const Arguments& arguments);
+/// Throws InputError if --out is one of the files that are read.
+void check_out_apart(const Arguments& arguments, const std::vector<std::string>& read);
 
 /// A note to the user on stderr, "tandem: ...", unless --quiet.
 void note(const Arguments& arguments, std::string_view text);

@@ -6,9 +6,6 @@
 #include <fstream>
 #include <set>
 
-#include "base/json_writer.h"
-#include "sweep/store.h"
-
 namespace tandem::app {
 
 namespace {
@@ -39,23 +36,29 @@ bool is_database(const std::string& file) {
   return in.gcount() == static_cast<std::streamsize>(kMagic.size()) && begin == kMagic;
 }
 
+JsonWriter sweep_json(sweep::Store& store, std::string_view which) {
+  static const std::set<std::string> hidden = {"hash", "question", "report"};
+  const std::vector<sweep::Column>& columns = store.columns();
+  JsonWriter out = {{"schema", "tandem-sweep-1"}, {"rows", JsonWriter::array()}};
+  store.each(
+      [&](const sweep::Row& row) {
+        JsonWriter cell = JsonWriter::object();
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+          if (hidden.count(columns[i].name) == 0) cell[columns[i].name] = json_of_value(row[i]);
+        }
+        out["rows"].push_back(std::move(cell));
+      },
+      which);
+  return out;
+}
+
 Json sweep_document(const std::string& file) {
   sweep::Store store = sweep::Store::read(file);
   if (store.cells() > kMostCells)
     throw InputError(
         fmt::format("{}: {} cells are too many for a page, which shows {}: tandem sweep export writes all",
                     printable(file), store.cells(), kMostCells));
-  static const std::set<std::string> hidden = {"hash", "question", "report"};
-  const std::vector<sweep::Column> columns = store.columns();
-  JsonWriter out = {{"schema", "tandem-sweep-1"}, {"rows", JsonWriter::array()}};
-  store.each([&](const sweep::Row& row) {
-    JsonWriter cell = JsonWriter::object();
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      if (hidden.count(columns[i].name) == 0) cell[columns[i].name] = json_of_value(row[i]);
-    }
-    out["rows"].push_back(std::move(cell));
-  });
-  return Json::parse(out.dump(), file, kLimits);
+  return Json::parse(sweep_json(store).dump(), file, kLimits);
 }
 
 }  // namespace tandem::app

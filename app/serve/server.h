@@ -11,8 +11,8 @@ namespace tandem::app {
 
 struct Listening {
   std::string host = "127.0.0.1";
-  int port = 0;     ///< 0: any that is free
-  int threads = 8;  ///< connections that are served at the same time
+  int port = 0;      ///< 0: any that is free
+  int threads = 64;  ///< connections at the same time; each waiting one costs a hundred looks a second
 };
 
 /// Serves until `stop` is set. `ready` is called with the port once connections are accepted. Throws

@@ -77,6 +77,9 @@ void check_size(const Question& q, const SiteLimits& limits) {
   if (most > limits.devices)
     throw InputError(fmt::format("at most {} devices are answered here, not {}: tandem predict answers more",
                                  limits.devices, most));
+  if (q.system.accelerator_count() > limits.machine)
+    throw InputError(fmt::format("at most machines of {} devices are answered here, not {}", limits.machine,
+                                 q.system.accelerator_count()));
   if (q.iterations > limits.iterations)
     throw InputError(
         fmt::format("at most {} iterations are answered here, not {}", limits.iterations, q.iterations));

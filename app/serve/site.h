@@ -26,8 +26,9 @@ struct WebResponse {
 
 struct SiteLimits {
   int64_t body_bytes = 256 << 10;
-  int64_t devices = 4096;  ///< the largest count that is answered
-  int64_t counts = 16;     ///< of device counts in a question
+  int64_t devices = 4096;       ///< the largest count that is answered
+  int64_t machine = 1'000'000;  ///< devices of a machine, asked about or not: each takes memory
+  int64_t counts = 16;          ///< of device counts in a question
   int64_t iterations = 10'000;
   int at_once = 2;                        ///< questions that are computed at the same time
   std::chrono::milliseconds wait{5'000};  ///< for its turn

@@ -28,6 +28,7 @@ const std::string& report_details() {
 int run_report(const Arguments& arguments) {
   const bool piped = arguments.text("out", "-") == "-";
   if (!piped) check_out(arguments);
+  if (!piped) check_out_apart(arguments, arguments.words());
   std::vector<PageDocument> documents;
   for (const std::string& file : arguments.words()) {
     Json document = is_database(file) ? sweep_document(file) : Json::load(file);

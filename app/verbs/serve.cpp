@@ -44,7 +44,6 @@ int run_serve(const Arguments& arguments) {
   SiteLimits limits;
   limits.at_once = static_cast<int>(
       arguments.integer("at-once", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
-  at.threads = std::max(8, 2 * limits.at_once);
   WebSite site(token, limits, version());
   catch_interrupts();
   serve(site, at, interrupted, [&](int port) {

@@ -17,6 +17,7 @@
 #include "app/analysis/sweep_text.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
+#include "app/page/sweep_document.h"
 #include "base/text.h"
 #include "exec/comm/ranks.h"
 
@@ -56,7 +57,7 @@ int report_outcome(const Arguments& arguments, const sweep::Outcome& outcome) {
   const sweep::Value reason = store.database().value("SELECT reason FROM cells ORDER BY position LIMIT 1");
   if (std::holds_alternative<std::string>(reason) && std::holds_alternative<std::monostate>(other))
     throw InputError(fmt::format("{}: no cell could be answered; the first: {}", printable(outcome.file),
-                                 std::get<std::string>(reason)));
+                                 printable(std::get<std::string>(reason))));
   return 0;
 }
 
@@ -132,10 +133,15 @@ int show_sweep(const Arguments& arguments, const std::vector<Option>& flags) {
   view.top = arguments.integer("top", view.top, 1, sweep::Grid::kMostCells);
   const std::string format = format_of(arguments);
   sweep::Store store = sweep::Store::read(the_file(arguments));
+  check_out_apart(arguments, {store.file()});
   if (format == "text") {
     put_result(arguments, sweep_text(store, view, result_columns(arguments)));
+  } else if (format == "json") {
+    put_result(arguments, sweep_json(store, which_cells(store, view)).dump(2));
+  } else if (format == "csv") {
+    put_result(arguments, sweep::csv(store, which_cells(store, view)));
   } else {
-    put_result(arguments, sweep_table(store, view).as(format));
+    put_result(arguments, sweep_table(store, view).markdown());
   }
   return 0;
 }
@@ -146,6 +152,7 @@ int export_sweep(const Arguments& arguments, const std::vector<Option>& flags) {
   if (format == "parquet") arguments.required("out", "grid.parquet");
   check_out(arguments);
   sweep::Store store = sweep::Store::read(the_file(arguments));
+  check_out_apart(arguments, {store.file()});
   if (format == "parquet") {
     write_parquet(store, arguments.text("out", ""));
   } else {
@@ -180,7 +187,7 @@ std::vector<std::string> files_to_merge(const Arguments& arguments, int64_t shar
 int merge_sweeps(const Arguments& arguments, const std::vector<Option>& flags) {
   only_options(arguments, flags, {"out", "quiet", "shards"});
   arguments.required("out", "grid.sqlite");
-  check_out(arguments);
+  check_database_out(arguments);
   say_interrupts();
   int64_t shards = arguments.integer("shards", 1, 1, sweep::Shard::kMost);
   const std::vector<std::string> files = files_to_merge(arguments, shards);

@@ -35,9 +35,12 @@ TEST(SweepVerb, WritesAFileThatShowAndExportRead) {
   EXPECT_EQ(text.status, 0) << text.err;
   EXPECT_THAT(text.out, AllOf(HasSubstr("model lenet5"), HasSubstr("samples/s"), HasSubstr("Refused: ")));
   for (const std::string& line : split(text.out, '\n')) EXPECT_LE(line.size(), 80u) << line;
-  const Json json =
-      Json::parse(tool({"sweep", "show", file, "--format", "json", "--top", "3"}).out, "stdout");
-  EXPECT_EQ(json.items().size(), 3u);
+  const std::string shown = tool({"sweep", "show", file, "--format", "json", "--top", "3"}).out;
+  const Json json = Json::parse(shown, "stdout");
+  EXPECT_EQ(json.at("schema").as_text(), "tandem-sweep-1");
+  ASSERT_EQ(json.at("rows").items().size(), 3u);
+  EXPECT_GT(json.at("rows").items()[0].at("samples_per_second").as_real(), 1000);
+  EXPECT_EQ(tool({"report", scratch.write("shown.json", shown)}).status, 0);
 
   const ChildResult csv = tool({"sweep", "export", file, "--format", "csv"});
   EXPECT_THAT(csv.out,
@@ -140,6 +143,21 @@ TEST(SweepVerb, ProcessesAnswerWhatThreadsDo) {
   }
 }
 
+TEST(SweepVerb, NothingMadeOfAFileReplacesIt) {
+  const Scratch scratch;
+  const std::string file = scratch.file("grid.sqlite");
+  ASSERT_EQ(tool(small_sweep(file)).status, 0);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"sweep", "show", file}, {"sweep", "export", file}, {"report", file}}) {
+    std::vector<std::string> onto_itself = words;
+    onto_itself.insert(onto_itself.end(), {"--out", file});
+    const ChildResult result = tool(onto_itself);
+    EXPECT_EQ(result.status, 3) << words[1];
+    EXPECT_THAT(result.err, HasSubstr("it would be lost"));
+    EXPECT_EQ(tool({"sweep", "show", file}).status, 0);
+  }
+}
+
 TEST(SweepVerb, RefusesWhatItCannotDo) {
   const Scratch scratch;
   const std::string file = scratch.file("grid.sqlite");
@@ -159,6 +177,9 @@ TEST(SweepVerb, RefusesWhatItCannotDo) {
   EXPECT_THAT(refusal(small_sweep(file, {"--shard", "2/2"}), 2), HasSubstr("numbered 0 to 1"));
   EXPECT_THAT(refusal(small_sweep(file, {"--depth", "deep"}), 2), HasSubstr("rate, report, full"));
   EXPECT_THAT(refusal(small_sweep(file, {"--top", "5"}), 2), HasSubstr("sweep show"));
+  EXPECT_THAT(refusal(small_sweep(""), 2), HasSubstr("--out: the file's name is empty"));
+  EXPECT_THAT(refusal(small_sweep("-"), 2), HasSubstr("standard output cannot hold"));
+  EXPECT_THAT(refusal(small_sweep("/dev/null"), 3), HasSubstr("/dev/null: is no regular file"));
   EXPECT_FALSE(std::filesystem::exists(file));
   EXPECT_THAT(
       refusal({"sweep", "--model", "lenet5", "--system", "dgx1-v100", "--devices", "64,128", "--out", file},

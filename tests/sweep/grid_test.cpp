@@ -79,6 +79,7 @@ TEST(Grids, RefuseWhatIsNoGrid) {
   EXPECT_THAT(refusal({{"batch", "8,08"}}), HasSubstr("there twice"));
   EXPECT_THAT(refusal({{"batch", "default,32"}}), HasSubstr("there twice"));
   EXPECT_THAT(refusal({{"staged", "default,false"}}), HasSubstr("there twice"));
+  EXPECT_EQ(refusal({{"seed", "9007199254740992,9007199254740993"}}), "");  // the same as real numbers
   EXPECT_THAT(refusal({{"batch", "8,"}}), HasSubstr("empty value"));
   EXPECT_THAT(refusal({{"set", "nodes"}}), HasSubstr("path=value"));
   EXPECT_THAT(refusal({{"set", "nodes=1,host.cores=2"}}), HasSubstr("two things"));

@@ -53,7 +53,7 @@ TEST(Files, ThatAreMissingOrFoldersAreNamed) {
   EXPECT_THAT(said_of(folder.file("none/grid.sqlite")), HasSubstr("cannot write"));
 }
 
-TEST(Files, OfAnotherSchemaBuildOrGridAreRefused) {
+TEST(Files, OfAnotherSchemaOrGridAreRefused) {
   const SweepFolder folder;
   const std::string file = folder.file("grid.sqlite");
   ASSERT_EQ(said_of(file), "");
@@ -65,15 +65,73 @@ TEST(Files, OfAnotherSchemaBuildOrGridAreRefused) {
   options.pop_back();
   EXPECT_THAT(said_of(file, options), HasSubstr("asks about batch too"));
   sweep::SweepQuestion q = sweep_of(tiny_grid(), file);
-  q.header.build = "another build";
-  EXPECT_THAT(refusal_of([&] { sweep::answer_grid(q); }),
-              HasSubstr("tandem a build answered it, not another build"));
-  q = sweep_of(tiny_grid(), file);
   q.header.depth = "report";
   EXPECT_THAT(refusal_of([&] { sweep::answer_grid(q); }), HasSubstr("its depth is rate, not report"));
   EXPECT_EQ(said_of(file), "");
   change(file, "PRAGMA user_version = 2");
   EXPECT_THAT(said_of(file), HasSubstr("schema 2; this one has 1"));
+}
+
+TEST(Files, OfAnotherBuildAreAnsweredAgainAndReplacedAtTheEnd) {
+  const SweepFolder folder;
+  const std::string file = folder.file("grid.sqlite");
+  ASSERT_EQ(said_of(file), "");
+  const std::string before = csv_of(file);
+  change(file, "UPDATE cells SET samples_per_second = 17");
+  sweep::SweepQuestion q = sweep_of(tiny_grid(), file, 1);
+  q.header.build = "another build";
+  std::string noted;
+  q.hooks.note = [&](std::string_view note) { noted += note; };
+  std::atomic<bool> stop{true};
+  q.stop = &stop;
+  EXPECT_FALSE(sweep::answer_grid(q).complete);
+  EXPECT_THAT(noted, HasSubstr("tandem a build answered it, this is another build"));
+  EXPECT_EQ(Store::read(file).header().build, "a build");
+  EXPECT_THAT(csv_of(file), HasSubstr(",17,"));
+  stop = false;
+  const sweep::Outcome done = sweep::answer_grid(q);
+  EXPECT_TRUE(done.complete);
+  EXPECT_EQ(done.file, file);
+  EXPECT_EQ(Store::read(file).header().build, "another build");
+  EXPECT_EQ(csv_of(file), before);
+  EXPECT_THAT(folder.names(), ElementsAre("grid.sqlite"));
+}
+
+/// What reading all of a file says.
+std::string reading(const std::string& file) {
+  return refusal_of([&] { csv_of(file); });
+}
+
+TEST(Files, OfAStrangerAreReadOrRefused) {
+  const SweepFolder folder;
+  const std::string whole = folder.file("whole.sqlite"), file = folder.file("grid.sqlite");
+  ASSERT_EQ(said_of(whole), "");
+  const auto changed = [&](const std::string& sql) {
+    std::filesystem::copy_file(whole, file, std::filesystem::copy_options::overwrite_existing);
+    change(file, sql);
+    return reading(file);
+  };
+  const auto grid = [&](const std::string& from, const std::string& to) {
+    return changed("UPDATE sweep SET value = replace(value, '" + from + "', '" + to +
+                   "') WHERE key = 'grid'");
+  };
+  EXPECT_EQ(changed("CREATE TABLE notes (a); ALTER TABLE cells ADD COLUMN note"), "");
+  for (const char* set :
+       {"position = position + 100", "position = -1 - position", "position = 'x' || position", "status = 'x'",
+        "samples_per_second = 'x'", "samples_per_second = 9e999", "memory_bytes = 1e300"})
+    EXPECT_THAT(changed(std::string("UPDATE cells SET ") + set),
+                HasSubstr("is what no sweep writes: the file is damaged"))
+        << set;
+  for (const char* set : {"value = '' WHERE key = 'grid'", "value = '[]' WHERE key = 'grid'",
+                          "value = 'deep' WHERE key = 'depth'", "value = '9/3' WHERE key = 'shard'"})
+    EXPECT_THAT(changed(std::string("UPDATE sweep SET ") + set), HasSubstr("the table \"sweep\" is damaged"))
+        << set;
+  EXPECT_THAT(grid("\"option\":\"batch\"", "\"option\":\"b\""), HasSubstr("is damaged"));
+  EXPECT_THAT(grid("\"path\":\"\"", "\"path\":\"a-long-path\""), HasSubstr("is damaged"));
+  EXPECT_THAT(grid("\"batch\":{", "\"hash\":{"), HasSubstr("is damaged"));
+  EXPECT_THAT(changed("ALTER TABLE cells RENAME COLUMN batch TO b"), HasSubstr("no such column: batch"));
+  EXPECT_THAT(changed("ALTER TABLE cells RENAME TO c; CREATE VIEW cells AS SELECT * FROM c"),
+              HasSubstr("grid.sqlite: "));  // a view could be endless
 }
 
 TEST(Files, ThatAreDamagedSaySo) {
