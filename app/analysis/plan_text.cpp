@@ -260,9 +260,8 @@ JsonWriter candidate_json(const PlanQuestion& q, const PlanCandidate& c) {
 }  // namespace
 
 Table plan_table(const PlanQuestion& q, const Plan& plan, bool whole) {
-  std::vector<Column> columns = {
-      {"", true},     {"machine"},      {"done in", true},     {"90 %", true, true},
-      {"cost", true}, {"energy", true}, {"offer", false, true}};
+  std::vector<Column> columns = {{"", true},     {"machine"},      {"done in", true},     {"90 %", true, 6},
+                                 {"cost", true}, {"energy", true}, {"offer", false, true}};
   const bool limited = q.limits.deadline || q.limits.budget || q.limits.power;
   if (limited) columns.insert(columns.begin() + 6, {"in limits", true});
   if (whole)

@@ -38,14 +38,18 @@ const std::vector<Engine>& engines() {
   return all;
 }
 
+std::vector<std::string> engine_names() {
+  std::vector<std::string> out;
+  for (const Engine& engine : engines()) out.emplace_back(engine.name);
+  return out;
+}
+
 const Engine& engine_of(const std::string& word) {
-  std::vector<std::string> names;
   for (const Engine& engine : engines()) {
     if (engine.name == word) return engine;
-    names.emplace_back(engine.name);
   }
   throw UsageError(fmt::format("\"{}\" is none of slurm, kubernetes and mpi.{}", printable(word),
-                               did_you_mean(word, names)));
+                               did_you_mean(word, engine_names())));
 }
 
 /// The command after "--", as far as it can be checked before anything starts.
@@ -133,6 +137,10 @@ void register_launch(Registry<Verb>& registry) {
                  quiet_flag()},
        .least_words = 1,
        .most_words = 1,
+       .next =
+           [](const std::vector<std::string>& before) {
+             return before.empty() ? engine_names() : std::vector<std::string>();
+           },
        .run = run_launch,
        .details =
            "The sweep is checked first, so that a wrong name is found here. Each shard has its own file next "
