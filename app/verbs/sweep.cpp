@@ -66,10 +66,14 @@ int answer(const Arguments& arguments, sweep::SweepQuestion q) {
   q.others.threads = (exec::ranks().size - 1) * q.threads;
   q.others.serve = exec::answer_ranks;
   catch_interrupts();
+  if (exec::ranks().several()) catch_mpirun_end();
   sweep::Outcome outcome;
   {
     Progress progress(arguments);
-    q.progress = [&](const sweep::Progress& p) { show_progress(progress, p); };
+    q.progress = [&](const sweep::Progress& p) {
+      still_alive();
+      show_progress(progress, p);
+    };
     outcome = sweep::answer_grid(q);
   }
   const int code = report_outcome(arguments, outcome);
