@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
+#include <mutex>
 
 #include "answers/answer.h"
 #include "base/in_parallel.h"
@@ -27,9 +28,19 @@ class Explanation {
   /// In the order of the rates that are predicted, which noise can change; so are `ways` then.
   std::vector<Choice> choices(std::vector<Way>& ways) const {
     std::vector<std::pair<Way, Choice>> found(ways.size());
-    search_.say(fmt::format("explaining {} choice{} ...", ways.size(), ways.size() == 1 ? "" : "s"));
+    std::mutex telling;
+    std::size_t explained = 0;
+    const auto tell = [&](std::size_t more) {
+      const std::scoped_lock lock(telling);
+      explained += more;
+      search_.say(
+          fmt::format("predicted {} of {} choice{} ...", explained, ways.size(), ways.size() == 1 ? "" : "s"),
+          static_cast<double>(explained) / static_cast<double>(ways.size()));
+    };
+    tell(0);
     in_parallel(ways.size(), search_.threads, [&](std::size_t i) {
       found[i] = {ways[i], choice(ways[i], i == 0 && !search_.stopped())};
+      tell(1);
     });
     const std::string first = found[0].second.candidate.scheme;
     std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {

@@ -4,6 +4,7 @@
 // question in JSON and their schema.
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "base/rooms.h"
 
@@ -30,6 +31,12 @@ struct Option {
     if (value == "N[,N...]") return Kind::numbers;
     return value == "N" || value == "SIGMA" || value == "LOSS" ? Kind::number : Kind::text;
   }
+  /// The kind of `tandem list` whose names are its values; "" for other values.
+  std::string_view names() const;
+  /// The words that its value may be, as far as `value` says them: of "off|WHAT" off.
+  std::vector<std::string_view> choices() const;
+  /// True if one value holds several, parted by commas.
+  bool listed() const { return value.find("[,") != std::string_view::npos || repeatable; }
 };
 
 }  // namespace tandem::answers

@@ -157,7 +157,7 @@ std::vector<Option> all_options() {
        "allreduce"},
       {"batch", "N", "samples per device and iteration; default 32", false, {}, "32"},
       batch_split_flag(),
-      {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8", false, {}, "fp32"},
+      {"precision", "fp32|tf32|fp16|bf16|fp8", "default fp32", false, {}, "fp32"},
       {"optimizer",
        "NAME",
        "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, adafactor, lamb "

@@ -148,8 +148,10 @@ class WaySearch {
     });
     for (std::size_t i = 0; i < wave.size(); ++i) keep(wave[i], std::move(found[i]));
     const auto most = static_cast<std::size_t>(most_simulated());
-    search_.say(fmt::format("{} ways left of {}, simulated {} of at most {} ...", waiting_.size(),
-                            all_.size(), simulated_, most));
+    search_.say(
+        fmt::format("{} ways left of {}, simulated {} of at most {} ...", waiting_.size(), all_.size(),
+                    simulated_, most),
+        std::min(1.0, static_cast<double>(simulated_) / static_cast<double>(std::max<std::size_t>(most, 1))));
   }
 
   Refined refined(const Waiting& w) {

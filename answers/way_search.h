@@ -28,11 +28,12 @@ struct Search {
   bool full_memory = false;            ///< ways that leave less than a tenth of it free are taken like others
   /// false: what is found has been bounded by sim::undisturbed(), not simulated.
   bool simulate = true;
-  std::function<void(std::string_view)> progress;  ///< may be empty; called by one thread at a time
-  const std::atomic<bool>* stop = nullptr;         ///< the search ends when it becomes true; null: never
+  /// May be empty; called by one thread at a time. `share`: of the work that the text names, what is done.
+  std::function<void(std::string_view text, std::optional<double> share)> progress;
+  const std::atomic<bool>* stop = nullptr;  ///< the search ends when it becomes true; null: never
   bool stopped() const { return stop != nullptr && *stop; }
-  void say(std::string_view text) const {
-    if (progress) progress(text);
+  void say(std::string_view text, std::optional<double> share = std::nullopt) const {
+    if (progress) progress(text, share);
   }
 };
 

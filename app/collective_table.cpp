@@ -58,10 +58,9 @@ std::string errors(const CollectiveRun& run, bool calibrating,
 
 namespace {
 
-/// A column and what a line has in it. `brief`: it stays where there is no room for all.
+/// A column and what a line has in it.
 struct Field {
   Column column;
-  bool brief;
   std::function<std::string(const CollectiveLine&)> cell;
 };
 
@@ -71,30 +70,30 @@ std::vector<Field> fields_of(const CollectiveRun& run) {
   using Line = const CollectiveLine&;
   const bool measured = any(run, &CollectiveLine::measured), used = !run.calibrated_by.empty();
   std::vector<Field> out = {
-      {{"bytes", true}, true, [](Line l) { return std::to_string(l.bytes); }},
-      {{"time us", true}, true, [](Line l) { return fmt::format("{:.2f}", l.seconds * 1e6); }},
-      {{"algbw GB/s", true}, false, [](Line l) { return fmt::format("{:.2f}", l.algbw * 1e-9); }},
-      {{"busbw GB/s", true}, true, [](Line l) { return fmt::format("{:.2f}", l.busbw * 1e-9); }},
-      {{"algorithm"}, !measured, [](Line l) { return l.choice.algorithm; }},
-      {{"protocol"}, !measured, [](Line l) { return l.choice.protocol; }}};
+      {{"bytes", true}, [](Line l) { return std::to_string(l.bytes); }},
+      {{"time us", true}, [](Line l) { return fmt::format("{:.2f}", l.seconds * 1e6); }},
+      {{"algbw GB/s", true, 4}, [](Line l) { return fmt::format("{:.2f}", l.algbw * 1e-9); }},
+      {{"busbw GB/s", true}, [](Line l) { return fmt::format("{:.2f}", l.busbw * 1e-9); }},
+      {{"algorithm", false, measured ? 3 : 0}, [](Line l) { return l.choice.algorithm; }},
+      {{"protocol", false, measured ? 3 : 0}, [](Line l) { return l.choice.protocol; }}};
   if (any(run, &CollectiveLine::best))
-    out.push_back({{"best us", true}, false, [](Line l) { return fmt::format("{:.2f}", l.best * 1e6); }});
+    out.push_back({{"best us", true, 2}, [](Line l) { return fmt::format("{:.2f}", l.best * 1e6); }});
   if (measured) {
-    out.push_back({{"measured us", true}, !used, [](Line l) { return two_decimals(l.measured * 1e6); }});
-    out.push_back({{"measured busbw GB/s", true}, true, [&run](Line l) {
-                     return two_decimals(busbw(run, l, l.measured) * 1e-9);
-                   }});
-    out.push_back({{"error", true}, true, [](Line l) {
+    out.push_back(
+        {{"measured us", true, used ? 5 : 0}, [](Line l) { return two_decimals(l.measured * 1e6); }});
+    out.push_back({{"measured busbw GB/s", true},
+                   [&run](Line l) { return two_decimals(busbw(run, l, l.measured) * 1e-9); }});
+    out.push_back({{"error", true}, [](Line l) {
                      return l.measured > 0 ? fmt::format("{:+.0f} %", 100 * (l.seconds / l.measured - 1))
                                            : "";
                    }});
   }
   if (measured && used)
-    out.push_back({{"used"}, true, [](Line l) {
+    out.push_back({{"used"}, [](Line l) {
                      return l.measured <= 0 ? "" : l.calibrates ? "calibration" : "test";
                    }});
   if (any(run, &CollectiveLine::estimate))
-    out.push_back({{"library's own us", true}, false, [](Line l) { return two_decimals(l.estimate * 1e6); }});
+    out.push_back({{"library's own us", true, 1}, [](Line l) { return two_decimals(l.estimate * 1e6); }});
   return out;
 }
 
@@ -112,12 +111,7 @@ Table table_of(const CollectiveRun& run, const std::vector<Field>& fields) {
 
 }  // namespace
 
-Table collective_table(const CollectiveRun& run, int columns) {
-  std::vector<Field> fields = fields_of(run);
-  if (Table whole = table_of(run, fields); whole.fits(columns)) return whole;
-  std::erase_if(fields, [](const Field& f) { return !f.brief; });
-  return table_of(run, fields);
-}
+Table collective_table(const CollectiveRun& run) { return table_of(run, fields_of(run)); }
 
 std::string collective_csv(const std::vector<CollectiveRun>& runs) {
   std::vector<Column> columns;

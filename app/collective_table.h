@@ -34,8 +34,8 @@ struct CollectiveRun {
   std::vector<CollectiveLine> lines;
 };
 
-/// If it is wider than `columns` (0: no limit), without columns that csv has anyway.
-Table collective_table(const CollectiveRun& run, int columns);
+/// A line for each size.
+Table collective_table(const CollectiveRun& run);
 /// Plain numbers under the names of the JSON document; several runs have their kind and device count.
 std::string collective_csv(const std::vector<CollectiveRun>& runs);
 /// Where the figures come from and, with measured ones, their errors.

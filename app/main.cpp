@@ -49,7 +49,7 @@ int tell_version(const std::vector<std::string>& words) {
   static const Verb verb{.name = "--version",
                          .summary = "the version, the commit it was built from, compiler and libraries",
                          .usage = "[options]",
-                         .flags = {{"format", "FORMAT", "text (default) or json"}}};
+                         .flags = {{"format", "text|json", "default text"}}};
   if (asks_for_help(words)) return tell_help(verb);
   const std::string format = Arguments::parse(verb, words).choice("format", "text", {"text", "json"});
   write_stdout(version_page(format == "json"));

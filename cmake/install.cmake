@@ -25,18 +25,20 @@ install(DIRECTORY page/ DESTINATION ${data}/page FILES_MATCHING PATTERN *.html P
 install(FILES README.md CHANGELOG.md LICENSE CITATION.cff DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 
-# The manual page and the completion are what the program says of itself.
+# The manual page and completions are what the program says of itself.
 install(CODE "
   set(root \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
-  function(says format file)
+  function(says file)  # what the program prints with the arguments after it
     get_filename_component(folder \"\${root}/\${file}\" DIRECTORY)
     file(MAKE_DIRECTORY \${folder})
-    execute_process(COMMAND \"$<TARGET_FILE:tandem>\" help --format \${format}
+    execute_process(COMMAND \"$<TARGET_FILE:tandem>\" \${ARGN}
       OUTPUT_FILE \"\${root}/\${file}\" COMMAND_ERROR_IS_FATAL ANY)
     message(STATUS \"Installing: \${root}/\${file}\")
   endfunction()
-  says(man ${CMAKE_INSTALL_MANDIR}/man1/tandem.1)
-  says(bash ${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions/tandem)
+  says(${CMAKE_INSTALL_MANDIR}/man1/tandem.1 help --format man)
+  says(${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions/tandem completion bash)
+  says(${CMAKE_INSTALL_DATAROOTDIR}/zsh/vendor-completions/_tandem completion zsh)
+  says(${CMAKE_INSTALL_DATAROOTDIR}/fish/vendor_completions.d/tandem.fish completion fish)
 ")
 
 set(CPACK_GENERATOR DEB)

@@ -68,7 +68,8 @@ struct PlanQuestion {
   bool failures = true;  ///< false: nothing fails
   std::size_t top = 5;   ///< candidates that are predicted and ranked, at least
   int threads = 1;       ///< do not change the result
-  std::function<void(std::string_view)> progress = {};  ///< called by one thread at a time
+  /// Called by one thread at a time. `share`: of the work that the text names, what is done.
+  std::function<void(std::string_view text, std::optional<double> share)> progress = {};
   const std::atomic<bool>* stop = nullptr;
 };
 

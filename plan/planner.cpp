@@ -96,7 +96,7 @@ class Planner {
   void tell_priced(std::size_t more, std::size_t all) {
     const std::scoped_lock lock(telling_);
     priced_ += more;
-    say(fmt::format("bounded {} of {} machines ...", priced_, all));
+    say(fmt::format("bounded {} of {} machines ...", priced_, all), priced_, all);
   }
 
   std::vector<Machine> machines(const std::string& system, std::size_t all) {
@@ -261,7 +261,8 @@ class Planner {
       if (wave.empty()) break;
       base::in_parallel(wave.size(), q_.threads, [&](std::size_t i) { predict(machines_[wave[i]]); });
       predicted_ += static_cast<int64_t>(wave.size());
-      say(fmt::format("predicted {} of at most {} machines ...", predicted_, machines_.size()));
+      say(fmt::format("predicted {} of at most {} machines ...", predicted_, machines_.size()),
+          static_cast<std::size_t>(predicted_), machines_.size());
     }
     predict_smallest();
   }
@@ -530,8 +531,9 @@ class Planner {
   }
 
   bool stopped() const { return q_.stop != nullptr && *q_.stop; }
-  void say(std::string_view text) const {
-    if (q_.progress) q_.progress(text);
+  void say(std::string_view text, std::size_t done, std::size_t all) const {
+    if (q_.progress)
+      q_.progress(text, static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(all, 1)));
   }
 
   const PlanQuestion& q_;

@@ -82,9 +82,9 @@ Table choices_table(const Advice& advice) {
   std::vector<Column> columns = {{"", true}, {"scheme"}, {"devices", true}, {"batch", true}, {"precision"}};
   if (again) columns.push_back({"recompute"});
   if (offloads) columns.push_back({"offload"});
-  columns.insert(columns.end(), {{"memory/device", true, true}, {"samples/s", true}});
+  columns.insert(columns.end(), {{"memory/device", true, 3}, {"samples/s", true}});
   if (tokens) columns.push_back({"tokens/s", true});
-  columns.insert(columns.end(), {{"90 % interval", true, true}, {"of the first", true, true}, {"of a step"}});
+  columns.insert(columns.end(), {{"90 % interval", true, 6}, {"of the first", true, 7}, {"of a step"}});
   Table table(columns);
   for (const Choice& c : advice.ranked) {
     const Report& r = c.report;

@@ -229,7 +229,7 @@ Table several_table(const std::vector<OfSeveral>& rows) {
   columns.insert(columns.end(), {{"devices", true}, {"samples/s", true}});
   if (tokens) columns.push_back({"tokens/s", true});
   columns.insert(columns.end(),
-                 {{"90 % interval", true}, {"over A", true}, {"memory/device", true}, {"bound by"}});
+                 {{"90 % interval", true, 6}, {"over A", true}, {"memory/device", true, 3}, {"bound by"}});
   Table table(columns);
   for (const OfSeveral& row : rows) {
     const Report& r = row.report;

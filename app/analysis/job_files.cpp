@@ -34,6 +34,9 @@ std::string job_name(const std::string& out) {
   return name;
 }
 
+/// What a run is called.
+std::string run_name(const JobFile& job) { return job.out.empty() ? "run" : job.out; }
+
 std::vector<std::string> merge_words(const JobFile& job) {
   return {job.program, "sweep", "merge", "--shards", std::to_string(job.shards), "--out", job.out};
 }
@@ -50,19 +53,24 @@ std::string without_variables(const std::string& word) {
   return out;
 }
 
-JsonWriter kubernetes_job(const JobFile& job, const std::string& name,
-                          const std::vector<std::string>& command) {
+/// `command` empty: the image's own.
+JsonWriter kubernetes_pod(const JobFile& job, const std::vector<std::string>& command) {
   const std::string cpu = std::to_string(std::max<int64_t>(job.threads, 1));
   JsonWriter container = {{"name", "tandem"}, {"image", job.image}, {"workingDir", "/work"}};
-  container["command"] = command;
+  if (!command.empty()) container["command"] = command;
   container["resources"] = {{"requests", JsonWriter{{"cpu", cpu}}}};
   container["volumeMounts"].push_back({{"name", "work"}, {"mountPath", "/work"}});
   JsonWriter volume = {{"name", "work"}, {"persistentVolumeClaim", JsonWriter{{"claimName", job.claim}}}};
-  JsonWriter out = {{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", JsonWriter{{"name", name}}}};
-  JsonWriter& pod = out["spec"]["template"]["spec"];
-  pod = {{"restartPolicy", "Never"}};
+  JsonWriter pod = {{"restartPolicy", "Never"}};
   pod["containers"].push_back(std::move(container));
   pod["volumes"].push_back(std::move(volume));
+  return pod;
+}
+
+JsonWriter kubernetes_job(const JobFile& job, const std::string& name,
+                          const std::vector<std::string>& command) {
+  JsonWriter out = {{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", JsonWriter{{"name", name}}}};
+  out["spec"]["template"]["spec"] = kubernetes_pod(job, command);
   return out;
 }
 
@@ -125,6 +133,44 @@ std::string kubernetes_manifest(const JobFile& job) {
 )",
       fmt::arg("shards", job.shards), fmt::arg("name", name), fmt::arg("made_by", job.made_by),
       fmt::arg("sweep", sweep.dump(2)), fmt::arg("merge", merge.dump(2)));
+}
+
+std::string slurm_run_script(const JobFile& job) {
+  return fmt::format(R"(#!/bin/sh
+# A Slurm job of {processes} process{es}, each on a machine of its own, which run together.
+# Made by: {made_by}
+exec sbatch --job-name={name} --ntasks={processes} --ntasks-per-node=1 --open-mode=append{options} <<'RUN'
+#!/bin/sh
+exec srun --mpi=pmix {run}
+RUN
+)",
+                     fmt::arg("processes", job.shards), fmt::arg("es", job.shards == 1 ? "" : "es"),
+                     fmt::arg("made_by", job.made_by), fmt::arg("name", job_name(run_name(job))),
+                     fmt::arg("options", options_text(job)),
+                     fmt::arg("run", shell_line(joined_words({job.program}, job.command))));
+}
+
+std::string kubernetes_run_manifest(const JobFile& job) {
+  const std::string name = job_name(run_name(job));
+  std::vector<std::string> words = joined_words({job.program}, job.command);
+  std::transform(words.begin(), words.end(), words.begin(), without_variables);
+  JsonWriter out;
+  if (job.shards == 1) {
+    out = kubernetes_job(job, name, words);
+    out["spec"]["backoffLimit"] = 0;
+  } else {
+    words = joined_words({"mpirun", "--allow-run-as-root", "-n", std::to_string(job.shards)}, words);
+    out = {
+        {"apiVersion", "kubeflow.org/v2beta1"}, {"kind", "MPIJob"}, {"metadata", JsonWriter{{"name", name}}}};
+    out["spec"] = {{"slotsPerWorker", 1},
+                   {"runPolicy", JsonWriter{{"cleanPodPolicy", "Running"}, {"backoffLimit", 0}}}};
+    JsonWriter& roles = out["spec"]["mpiReplicaSpecs"];
+    roles["Launcher"] = {{"replicas", 1}};
+    roles["Launcher"]["template"]["spec"] = kubernetes_pod(job, words);
+    roles["Worker"] = {{"replicas", job.shards}};
+    roles["Worker"]["template"]["spec"] = kubernetes_pod(job, {});
+  }
+  return fmt::format("# Made by: {}\n---\n{}\n", job.made_by, out.dump(2));
 }
 
 std::string mpi_script(const JobFile& job) {

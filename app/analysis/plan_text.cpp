@@ -268,9 +268,8 @@ JsonWriter racks_json(const std::optional<plan::Racks>& racks) {
 }  // namespace
 
 Table plan_table(const PlanQuestion& q, const Plan& plan, bool whole) {
-  std::vector<Column> columns = {
-      {"", true},     {"machine"},      {"done in", true},     {"90 %", true, true},
-      {"cost", true}, {"energy", true}, {"offer", false, true}};
+  std::vector<Column> columns = {{"", true},     {"machine"},      {"done in", true},     {"90 %", true, 6},
+                                 {"cost", true}, {"energy", true}, {"offer", false, true}};
   const bool limited = q.limits.any();
   if (limited) columns.insert(columns.begin() + 6, {"in limits", true});
   if (whole)

@@ -26,7 +26,7 @@ std::vector<Option> sweep_flags() {
       out.end(),
       {question_flag(),
        {"out", "FILE", "the SQLite file, or of show and export the result's; goes on with one that exists"},
-       {"depth", "DEPTH",
+       {"depth", "rate|report|full",
         "rate (default): throughput, staleness, memory; report: speed-up too, and each cell's whole "
         "report; full: its bottleneck too"},
        {"shard", "I/N", "only that part of the cells, 0/8 to 7/8, in its own file: grid.shard-0-of-8.sqlite"},
@@ -36,8 +36,9 @@ std::vector<Option> sweep_flags() {
        {"sort", "COLUMN", "show: by this column of the file, largest first; default samples_per_second"},
        {"ascending", "", "show: smallest first"},
        {"top", "N", "show: that many cells; default 20"},
-       {"format", "FORMAT",
+       {"format", "text|json|csv|md|parquet",
         "show: text (default), json, csv or md; export: csv (default) or parquet, which DuckDB writes"},
+       wide_flag(),
        quiet_flag()});
   return out;
 }
@@ -52,7 +53,7 @@ void check_database_out(const Arguments& arguments) {
 }
 
 sweep::SweepQuestion sweep_question(const Arguments& given, const std::vector<Option>& flags) {
-  for (const char* other : {"sort", "top", "ascending", "format", "shards"}) {
+  for (const char* other : {"sort", "top", "ascending", "format", "wide", "shards"}) {
     if (given.has(other))
       throw UsageError(fmt::format("--{} is for tandem sweep {}", other,
                                    std::string_view(other) == "shards" ? "merge" : "show"));

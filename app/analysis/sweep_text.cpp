@@ -78,19 +78,19 @@ std::vector<Shown> shown_columns(const Store& store, bool stale) {
         {{axis.column, number}, [&axis](const NamedRow& row) { return words_of(row.at(axis.column)); }});
   }
   out.push_back({{"samples/s", true}, swept_rate_text});
-  out.push_back({{"90 % interval", true, true}, swept_interval_text});
+  out.push_back({{"90 % interval", true, 6}, swept_interval_text});
   if (stale) {
-    out.push_back({{"staleness", true, true}, [](const NamedRow& row) {
+    out.push_back({{"staleness", true}, [](const NamedRow& row) {
                      return fmt::format("{:.2f} (max {})", row.number("staleness_mean"),
                                         static_cast<int64_t>(row.number("staleness_max")));
                    }});
   }
   if (store.header().depth != "rate") {
-    out.push_back({{"efficiency", true, true}, [](const NamedRow& row) {
+    out.push_back({{"efficiency", true, 5}, [](const NamedRow& row) {
                      return fmt::format("{:.0f} %", 100 * row.number("scaling_efficiency"));
                    }});
   }
-  out.push_back({{"memory/device", true, true}, swept_memory_text});
+  out.push_back({{"memory/device", true, 3}, swept_memory_text});
   if (store.header().depth == "full")
     out.push_back({{"bound by"}, [](const NamedRow& row) { return words_of(row.at("bottleneck")); }});
   return out;
@@ -137,13 +137,6 @@ std::string reasons_text(Store& store, int columns) {
 }
 
 }  // namespace
-
-std::string time_left_text(double seconds) {
-  const auto s = static_cast<int64_t>(seconds + 0.5);
-  if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
-  return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
-}
 
 std::string which_cells(const Store& store, const SweepView& view) {
   check_column(store, view.sort);

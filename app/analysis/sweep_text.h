@@ -30,7 +30,4 @@ std::string sweep_line(sweep::Store& store);
 /// `columns` wide (0: no limit).
 std::string sweep_text(sweep::Store& store, const SweepView& view, int columns);
 
-/// "2 h 5 min", "40 s".
-std::string time_left_text(double seconds);
-
 }  // namespace tandem::app

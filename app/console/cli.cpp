@@ -74,7 +74,8 @@ Arguments Arguments::parse(const Verb& verb, const std::vector<std::string>& giv
   if (verb.unchecked) return out;
   const auto dashes = verb.has_command ? std::find(given.begin(), given.end(), "--") : given.end();
   const std::vector<std::string> words(given.begin(), dashes);
-  if (dashes != given.end()) out.command_.assign(dashes + 1, given.end());
+  out.command_given_ = dashes != given.end();
+  if (out.command_given_) out.command_.assign(dashes + 1, given.end());
   const po::options_description description = describe(verb);
   namespace style = po::command_line_style;
   try {

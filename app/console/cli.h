@@ -21,6 +21,8 @@ struct Verb {
   std::string_view usage{};
   std::vector<Option> flags;
   std::size_t least_words = 0, most_words = 0;  ///< positional arguments; with --question none is needed
+  /// What may follow these positional arguments; none: a file, or a name that no list has.
+  std::vector<std::string> (*next)(const std::vector<std::string>& before) = nullptr;
   /// Returns the exit code; throws UsageError, InputError, DeviceError.
   int (*run)(const Arguments&) = nullptr;
   /// Paragraphs and examples after the options in --help; may be empty.
@@ -46,11 +48,13 @@ class Arguments : public Values {
   const std::vector<std::string>& words() const { return words_; }
   /// What followed "--", for a verb with Verb::has_command.
   const std::vector<std::string>& command() const { return command_; }
+  bool command_given() const { return command_given_; }
   /// The same with other values of one option, or without it if there are none.
   Arguments replaced(std::string_view name, std::vector<std::string> values) const;
 
  private:
   std::vector<std::string> words_, command_;
+  bool command_given_ = false;
 };
 
 /// The --help page of a verb, with lines of at most `columns` characters.

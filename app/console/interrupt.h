@@ -12,6 +12,14 @@ void say_interrupts();
 /// once, from the main thread.
 void catch_interrupts();
 
+/// Open MPI's mpirun says that it ends its processes by SIGCONT; SIGTERM comes a second later, and SIGKILL at
+/// once after it. From now on SIGCONT counts as SIGTERM, if still_alive() was called within the last half
+/// second: otherwise the process had been stopped, as by `scontrol suspend`, and goes on. Call once, after
+/// catch_interrupts().
+void catch_mpirun_end();
+/// Any thread.
+void still_alive();
+
 /// Set once a signal came. Any thread may read it.
 extern std::atomic<bool> interrupted;
 

@@ -37,14 +37,6 @@ void section(std::string& out, const Verb& verb) {
   if (!verb.details.empty()) out += fmt::format(".PP\n.nf\n{}\n.fi\n", roff(wrapped(verb.details, kColumns)));
 }
 
-/// The kind of `tandem list` whose names a value is, empty for other values.
-std::string_view list_kind(std::string_view flag) {
-  for (const std::string_view kind : {"model", "system", "scheme", "recipe"}) {
-    if (flag == kind) return kind;
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string manual_page() {
@@ -69,37 +61,6 @@ std::string manual_page() {
       ".TP\nTANDEM_DATA\nthe folder of models, systems, presets and profiles, in place of the installed one\n"
       ".TP\nNO_COLOR\nno colours on a terminal\n";
   return out;
-}
-
-std::string bash_completion() {
-  std::string verbs, options;
-  for (const Verb& verb : verbs_registry().all()) {
-    verbs += fmt::format("{}{}", verbs.empty() ? "" : " ", verb.name);
-    std::string flags = "--help";
-    for (const Option& flag : verb.flags) flags += fmt::format(" --{}", flag.name);
-    options += fmt::format("    {}) words='{}' ;;\n", verb.name, flags);
-  }
-  std::string values;
-  for (const Option& flag : verbs_registry().find("predict")->flags) {
-    if (const std::string_view kind = list_kind(flag.name); !kind.empty())
-      values += fmt::format("    --{}) words=$(_tandem_names {}s) ;;\n", flag.name, kind);
-  }
-  return fmt::format(
-      "# bash completion of tandem {}\n"
-      "_tandem_names() {{ tandem list \"$1\" --format csv 2>/dev/null | tail -n +2 | cut -d, -f1; }}\n"
-      "_tandem() {{\n"
-      "  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} words=\n"
-      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-      "    COMPREPLY=($(compgen -W '{}' -- \"$word\"))\n"
-      "    return\n"
-      "  fi\n"
-      "  case $word in -*) case ${{COMP_WORDS[1]}} in\n{}  esac ;;\n"
-      "  *) case $before in\n{}  esac ;;\n"
-      "  esac\n"
-      "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
-      "}}\n"
-      "complete -o default -F _tandem tandem\n",
-      version(), verbs, options, values);
 }
 
 }  // namespace tandem::app

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The manual page and the completion of an installation, made from the table of verbs.
+// The manual page and the completion of an installation.
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/rooms.h"
 
@@ -10,7 +12,10 @@ namespace tandem::app {
 /// The manual page tandem(1), as roff.
 std::string manual_page();
 
-/// Completion for bash: verbs, their options, and names of components, which it asks `tandem list` for.
-std::string bash_completion();
+/// Shells that completion_script() is for: bash, zsh, fish.
+const std::vector<std::string>& completed_shells();
+
+/// What a shell reads, so that Tab asks `tandem completion SHELL -- WORDS` for the words that may stand last.
+std::string completion_script(std::string_view shell);
 
 }  // namespace tandem::app

@@ -55,7 +55,7 @@ void put_result(const Arguments& arguments, std::string text) {
 }
 
 int result_columns(const Arguments& arguments) {
-  return arguments.has("out") ? 0 : columns_of(STDOUT_FILENO);
+  return arguments.has("out") || arguments.has("wide") ? 0 : columns_of(STDOUT_FILENO);
 }
 
 int help_columns() {
@@ -110,9 +110,18 @@ bool colour_allowed() {
          std::strcmp(terminal, "dumb") != 0;
 }
 
+std::string duration_words(double seconds) {
+  const auto s = static_cast<int64_t>(std::min(seconds, 1e9) + 0.5);
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
+  return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
+}
+
 Progress::Progress(const Arguments& arguments, std::chrono::milliseconds every)
     : quiet_(arguments.has("quiet")), terminal_(isatty(STDERR_FILENO) != 0), every_(every) {
-  if (!quiet_ && !terminal_) teller_ = std::thread([this] { tell(); });
+  constexpr std::chrono::milliseconds kRedrawn{500};
+  if (terminal_) every_ = std::min(every_, kRedrawn);
+  if (!quiet_) teller_ = std::thread([this] { tell(); });
 }
 
 Progress::~Progress() {
@@ -125,29 +134,65 @@ Progress::~Progress() {
   if (teller_.joinable()) teller_.join();
 }
 
-void Progress::show(std::string_view text) {
+void Progress::show(std::string_view text, std::optional<double> share) {
   if (quiet_) return;
   const std::lock_guard lock(mutex_);
+  const auto now = Clock::now();
+  const bool other = share ? !share_ || *share < *share_ : share_ || text != text_;
+  if (other) began_ = now;
+  if (other || share != share_) shown_ = now;
   text_ = text;
-  if (!terminal_) return;
-  fmt::print(stderr, "\r{}\x1b[K", cut_off(text, columns_of(STDERR_FILENO) - 1));
+  share_ = share;
+  if (terminal_) draw();
+}
+
+/// What stands behind the text.
+std::string Progress::time_words() const {
+  constexpr double kSoon = 1;
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  const double passed = seconds(Clock::now() - began_);
+  if (passed < kSoon) return "";
+  if (!share_) return fmt::format(" · {} so far", duration_words(passed));
+  if (*share_ <= 0 || shown_ == began_) return fmt::format(" · {:.0f} %", 100 * *share_);
+  const double left = seconds(shown_ - began_) * (1 - *share_) / *share_ - seconds(Clock::now() - shown_);
+  return fmt::format(" · {:.0f} %, {} left", 100 * *share_, duration_words(std::max(left, 0.0)));
+}
+
+void Progress::draw() const {
+  const std::string time = text_.empty() ? "" : time_words();
+  const int room = columns_of(STDERR_FILENO) - 1;
+  const int text_room = room - static_cast<int>(width(time));
+  const std::string line = room <= 0       ? text_ + time
+                           : text_room > 8 ? cut_off(text_, text_room) + time
+                                           : cut_off(text_, room);
+  fmt::print(stderr, "\r{}\x1b[K", line);
   std::fflush(stderr);
 }
 
 void Progress::tell() {
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, every_, [&] { return end_; })) {
-    const auto passed = std::chrono::steady_clock::now() - start_;
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(passed).count();
-    if (!text_.empty())
-      fmt::print(stderr, "tandem: after {} min {:02} s: {}\n", seconds / 60, seconds % 60, text_);
+    if (text_.empty()) continue;
+    if (terminal_) {
+      draw();
+      continue;
+    }
+    const auto passed = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - start_).count();
+    fmt::print(stderr, "tandem: after {} min {:02} s: {}{}\n", passed / 60, passed % 60, text_, time_words());
   }
 }
 
-Option format_flag() { return {"format", "FORMAT", "text (default), json, csv or md"}; }
+Option format_flag() { return {"format", "text|json|csv|md", "default text"}; }
 Option out_flag() { return {"out", "FILE", "write the result to this file instead of stdout"}; }
 Option no_timeline_flag() {
   return {"no-timeline", "", "leave the timeline out of JSON, most of a report's size"};
+}
+Option wide_flag() {
+  return {
+      "wide", "",
+      "tables whole, lines unbroken. Else, where a terminal is too narrow for a table, texts at the end of "
+      "a row go below it; then columns are left out, which a line names: global batch, goodput, memory, "
+      "speed-up, efficiency, interval, in this order"};
 }
 Option quiet_flag() { return {"quiet", "", "no notes and no progress on stderr"}; }
 

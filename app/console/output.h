@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -19,7 +20,7 @@ void write_stdout(std::string_view text);
 /// Writes the result of a verb to --out when given, else to stdout; ends it with a newline.
 void put_result(const Arguments& arguments, std::string text);
 
-/// The width of the result's lines: the terminal's (app/console/terminal.h), no limit with --out.
+/// The width of the result's lines: the terminal's (app/console/terminal.h), no limit with --out or --wide.
 int result_columns(const Arguments& arguments);
 
 /// The width of a help page: the terminal's, at most 100; 80 without a terminal.
@@ -40,27 +41,37 @@ void note(const Arguments& arguments, std::string_view text);
 /// True when stderr is a terminal that takes colour: NO_COLOR unset, TERM not "dumb".
 bool colour_allowed();
 
+/// "2 h 05 min", "40 s".
+std::string duration_words(double seconds);
+
 /// The current activity, on stderr unless --quiet: on a terminal a line that overwrites itself, cut to its
-/// width; elsewhere a line every half minute, so that a log tells a long run from a dead one. Any thread may
-/// call show().
+/// width; elsewhere a line every half minute, so that a log tells a long run from a dead one. After a second
+/// it says how long is left, or where that is unknown how long it has taken. Any thread may call show().
 class Progress {
  public:
   explicit Progress(const Arguments& arguments, std::chrono::milliseconds every = std::chrono::seconds(30));
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void show(std::string_view text);
+  /// `share`: of some work, from 0 to 1, what is done; unset: unknown. Less than before, or after an unknown
+  /// one: other work has begun.
+  void show(std::string_view text, std::optional<double> share = std::nullopt);
 
  private:
+  using Clock = std::chrono::steady_clock;
   void tell();
+  void draw() const;
+  std::string time_words() const;
 
   bool quiet_, terminal_;
   std::chrono::milliseconds every_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Clock::time_point start_ = Clock::now();
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;
   std::string text_;
+  std::optional<double> share_;
+  Clock::time_point began_ = start_, shown_ = start_;  ///< the work; its share
   std::thread teller_;
 };
 
@@ -68,6 +79,8 @@ class Progress {
 Option format_flag();
 Option out_flag();
 Option quiet_flag();
+/// For verbs with tables.
+Option wide_flag();
 /// For verbs that write reports.
 Option no_timeline_flag();
 /// --format, checked against text, json, csv, md.

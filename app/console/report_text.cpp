@@ -177,11 +177,11 @@ Table report_table(const std::vector<Report>& reports) {
                                   [](const Report& r) { return r.rate.tokens_per_second > 0; });
   std::vector<Column> columns = {{"devices", true}, {"samples/s", true}};
   if (tokens) columns.push_back({"tokens/s", true});
-  if (tokens) columns.push_back({"global batch", true, true});
-  columns.insert(columns.end(), {{"90 % interval", true}, {"speed-up", true, tokens}, {"efficiency", true}});
+  if (tokens) columns.push_back({"global batch", true, 1});
+  columns.insert(columns.end(), {{"90 % interval", true, 6}, {"speed-up", true, 4}, {"efficiency", true, 5}});
   const bool failing = std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.goodput; });
-  if (failing) columns.push_back({"goodput samples/s", true, true});
-  if (stale) columns.push_back({"staleness", true, true});
+  if (failing) columns.push_back({"goodput samples/s", true, 2});
+  if (stale) columns.push_back({"staleness", true});
   columns.insert(columns.end(), {{"memory/device", true}, {"bound by"}});
   Table table(columns);
   for (const Report& r : reports) {
@@ -336,10 +336,10 @@ Table compare_table(const std::vector<ReportPair>& pairs) {
                                  {"B samples/s", true},
                                  {"B / A", true},
                                  {"90 % interval", true},
-                                 {"A efficiency", true, true},
-                                 {"B efficiency", true, true},
-                                 {"A memory", true, true},
-                                 {"B memory", true, true},
+                                 {"A efficiency", true, 5},
+                                 {"B efficiency", true, 5},
+                                 {"A memory", true, 3},
+                                 {"B memory", true, 3},
                                  {"A bound by"},
                                  {"B bound by"}};
   if (several) columns.insert(columns.begin(), Column{"model"});

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include "base/json_writer.h"
 #include "base/text.h"
 
@@ -42,21 +43,35 @@ std::vector<std::size_t> Table::widths(bool heads) const {
   return out;
 }
 
-/// The columns before `after` whose texts are at most that wide, without spare ones if so.
-Table::Layout Table::all_but(std::size_t after, bool spare, std::size_t gap, std::size_t widest) const {
-  Layout out{{}, gap};
+bool Table::dropped(std::size_t column, int without) const {
+  return columns_[column].spare > 0 && columns_[column].spare <= without;
+}
+
+/// The columns before `after` whose texts are at most that wide, without spare ones up to `without`.
+Table::Layout Table::all_but(std::size_t after, int without, std::size_t gap, std::size_t widest) const {
+  Layout out{{}, without, gap};
   const std::vector<std::size_t> wide = widths(false);
   for (std::size_t c = 0; c < after; ++c) {
-    if ((!spare || !columns_[c].spare) && (columns_[c].right || wide[c] <= widest)) out.row.push_back(c);
+    if (!dropped(c, without) && (columns_[c].right || wide[c] <= widest)) out.row.push_back(c);
   }
   return out;
+}
+
+/// What to read below a table without some columns; "" below a whole one.
+std::string Table::left_out(const Layout& layout, int columns) const {
+  std::string names;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    if (dropped(c, layout.without)) names += (names.empty() ? "" : ", ") + columns_[c].head;
+  }
+  return names.empty() ? "" : wrapped(fmt::format("Left out: {} (--wide shows all).", names), columns) + "\n";
 }
 
 /// Parts of a row that are not in the layout: numbers on one line, texts on a line each.
 std::string Table::below(const std::vector<std::string>& row, const Layout& layout, int columns) const {
   std::string numbers, texts;
   for (std::size_t c = 0; c < row.size(); ++c) {
-    if (row[c].empty() || std::find(layout.row.begin(), layout.row.end(), c) != layout.row.end()) continue;
+    const bool beside = std::find(layout.row.begin(), layout.row.end(), c) != layout.row.end();
+    if (row[c].empty() || beside || dropped(c, layout.without)) continue;
     if (columns_[c].right) {
       const std::string number = fmt::format("{} {}", columns_[c].head, row[c]);
       const std::size_t line = width(numbers) - (numbers.rfind('\n') + 1);
@@ -94,7 +109,7 @@ std::string Table::grid(const std::vector<std::size_t>& widths, const Layout& la
     line([&](std::size_t c) { return row[c]; });
     out += below(row, layout, columns);
   }
-  return out;
+  return out + left_out(layout, columns);
 }
 
 /// "head   value" lines, a block for each row.
@@ -114,31 +129,37 @@ std::string Table::list(int columns) const {
 }
 
 bool Table::fits(int columns) const {
-  return columns <= 0 || total(widths(true), all_but(columns_.size(), false, 2).row, 2) <= columns;
+  return columns <= 0 || total(widths(true), all_but(columns_.size(), 0, 2).row, 2) <= columns;
 }
 
 std::string Table::text(bool heads, int columns) const {
   const std::vector<std::size_t> wide = widths(heads);
   const std::size_t all = columns_.size();
+  std::set<int> spare = {0};
+  for (const Column& c : columns_) spare.insert(c.spare);
   const auto over = [&](const Layout& layout) { return total(wide, layout.row, layout.gap) - columns; };
-  for (const std::size_t gap : kGaps) {
-    const Layout whole = all_but(all, false, gap);
-    if (columns <= 0 || over(whole) <= 0) return grid(wide, whole, heads, 0);
-  }
-  for (const std::size_t gap : kGaps) {
-    const Layout whole = all_but(all, false, gap);
-    const int room = static_cast<int>(wide.back()) - over(whole);
-    if (!columns_.back().right && room >= kLeastRoom) return grid(wide, whole, heads, columns);
-  }
-  for (const auto& [spare, widest] :
-       {std::pair{false, kAnyWidth}, {true, kAnyWidth}, {true, std::size_t{kLeastRoom}}}) {
+  if (columns <= 0) return grid(wide, all_but(all, 0, kGaps[0]), heads, 0);
+  for (const int without : spare) {
+    for (const std::size_t gap : kGaps) {
+      const Layout whole = all_but(all, without, gap);
+      if (over(whole) <= 0) return grid(wide, whole, heads, columns);
+    }
+    for (const std::size_t gap : kGaps) {
+      const Layout whole = all_but(all, without, gap);
+      const int room = static_cast<int>(wide.back()) - over(whole);
+      if (!columns_.back().right && room >= kLeastRoom) return grid(wide, whole, heads, columns);
+    }
     for (std::size_t shown = all; heads && shown > 1; --shown) {  // without texts at the end
       for (const std::size_t gap : kGaps) {
-        const Layout layout = all_but(shown, spare, gap, widest);
+        const Layout layout = all_but(shown, without, gap);
         if (!layout.row.empty() && over(layout) <= 0) return grid(wide, layout, heads, columns);
       }
       if (columns_[shown - 1].right) break;
     }
+  }
+  for (const std::size_t gap : kGaps) {
+    const Layout numbers = all_but(all, *spare.rbegin(), gap, kLeastRoom);
+    if (heads && !numbers.row.empty() && over(numbers) <= 0) return grid(wide, numbers, heads, columns);
   }
   return list(columns);
 }

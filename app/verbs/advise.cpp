@@ -133,7 +133,7 @@ int put_advice(const Arguments& arguments) {
   Advice advice;
   {
     Progress progress(arguments);
-    search.progress = [&](std::string_view text) { progress.show(text); };
+    search.progress = [&](std::string_view text, std::optional<double> share) { progress.show(text, share); };
     advice = advise(question, space, search);
   }
   AdviceContext context;
@@ -193,7 +193,7 @@ std::vector<Option> advise_flags() {
         "schemes and presets to choose among; what they leave at its default (axes, stages, micro-batches) "
         "is "
         "tried out. Default: those equivalent to one worker with the whole batch"},
-       {"precision", "FORMAT[,...]",
+       {"precision", "fp32|tf32|fp16|bf16|fp8[,...]",
         "to choose among; default fp32, and tf32 and bf16 (or fp16) where the device is faster with them"},
        {"recompute", "off|blocks|...", "default: the least with which a candidate fits"},
        {"offload", "off|WHAT[+WHAT...]",
@@ -203,7 +203,8 @@ std::vector<Option> advise_flags() {
         "last"},
        {"top", "N", "choices to show, the best of each division of the model; default 5"},
        {"threads", "N", "default: one per processor; the result does not depend on it"}});
-  flags.insert(flags.end(), {{"format", "FORMAT", "text (default), json or csv"}, out_flag(), quiet_flag()});
+  flags.insert(flags.end(),
+               {{"format", "text|json|csv", "default text"}, out_flag(), wide_flag(), quiet_flag()});
   return flags;
 }
 

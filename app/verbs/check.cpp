@@ -74,9 +74,7 @@ CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precisio
   Progress progress(a);
   const bool quick = a.has("quick"), given = a.has("profile");
   const int64_t repetitions = a.integer("repetitions", usual_repetitions(backend, quick), 1, 1000);
-  const Tell tell = [&](const std::string& what, double share) {
-    progress.show(fmt::format("{:3.0f} %  {}", 100 * share, what));
-  };
+  const Tell tell = [&](const std::string& what, double share) { progress.show(what, share); };
   CheckResult result;
   result.precision = name(precision);
   std::string profile =
@@ -150,7 +148,7 @@ void register_check(Registry<Verb>& registry) {
        .summary = "measure, fit, predict, run and compare on this machine, on models the fit never saw",
        .usage = "[options]",
        .flags = {{"backend", "NAME", "cpu (default), cuda"},
-                 {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
+                 {"precision", "fp32|tf32|fp16|bf16|fp8", "default fp32; the others on GPUs"},
                  {"quick", "", "two models, fewer iterations and repetitions"},
                  {"repetitions", "N",
                   "repetitions of measurements and runs, of which the fastest counts; default 5, with cuda "
@@ -161,6 +159,7 @@ void register_check(Registry<Verb>& registry) {
                  {"tolerance", "SHARE", "largest error that still exits with 0; default 0.25"},
                  format_flag(),
                  out_flag(),
+                 wide_flag(),
                  quiet_flag()},
        .run = check,
        .details = "Exit code 1 if an error exceeds --tolerance; the message names it. Run it on an otherwise "

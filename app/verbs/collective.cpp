@@ -446,9 +446,8 @@ int collective(const Arguments& arguments) {
   std::string page;
   const int columns = format == "md" ? 0 : result_columns(arguments);
   for (const CollectiveRun& run : runs) {
-    page +=
-        fmt::format("{}{} of {} devices on {}\n\n{}\n{}", page.empty() ? "" : "\n", run.kind, run.devices,
-                    run.system, collective_table(run, columns).as(format, columns), collective_remarks(run));
+    page += fmt::format("{}{} of {} devices on {}\n\n{}\n{}", page.empty() ? "" : "\n", run.kind, run.devices,
+                        run.system, collective_table(run).as(format, columns), collective_remarks(run));
   }
   put_page(arguments, page);
   return 0;
@@ -497,6 +496,7 @@ void register_collective(Registry<Verb>& registry) {
             board[3],
             format_flag(),
             out_flag(),
+            wide_flag(),
             quiet_flag()},
        .run = collective});
 }

@@ -21,6 +21,7 @@
 #include "app/console/progress_text.h"
 #include "app/pictures/comparison_picture.h"
 #include "app/pictures/draw.h"
+#include "app/show/lists.h"
 #include "base/data.h"
 
 namespace tandem::app {
@@ -484,6 +485,7 @@ std::vector<Option> compare_flags() {
                              format_flag(),
                              {"plot", "BASE", "also draw how many times faster than A: BASE.png, BASE.svg"},
                              out_flag(),
+                             wide_flag(),
                              quiet_flag()});
   return flags;
 }
@@ -499,6 +501,7 @@ void register_compare(Registry<Verb>& registry) {
        .flags = compare_flags(),
        .least_words = 1,
        .most_words = 26,
+       .next = [](const std::vector<std::string>&) { return listed_names("systems"); },
        .run = run_compare,
        .details =
            "One system is compared with itself changed: without a kind of link, with NVLink bridges, other "

@@ -92,10 +92,7 @@ std::string proof(const std::filesystem::path& folder, int columns, std::vector<
   };
   const Measurements measured = measure_repeatedly(
       backend, {.repetitions = usual_repetitions(backend, true)},
-      [&](const std::string& what, double share) {
-        progress.show(fmt::format("{:3.0f} %  {} ...", 100 * share, what));
-      },
-      nullptr, run_repetition);
+      [&](const std::string& what, double share) { progress.show(what, share); }, nullptr, run_repetition);
   files.push_back((folder / "this-machine.json").string());
   write_file(files.back(), fit_machine(measured).profile);
   const std::string profile = files.back();

@@ -193,7 +193,7 @@ void register_doctor(Registry<Verb>& registry) {
   registry.add({.name = "doctor",
                 .summary = "what was found on this machine, what is missing and how to get it",
                 .usage = "[options]",
-                .flags = {format_flag(), out_flag(), quiet_flag()},
+                .flags = {format_flag(), out_flag(), wide_flag(), quiet_flag()},
                 .run = doctor});
 }
 

@@ -14,6 +14,7 @@
 #include "answers/question.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
+#include "app/show/lists.h"
 #include "schemes/report/report.h"
 #include "topologies/export/exporter.h"
 
@@ -144,6 +145,14 @@ void export_timeline(const Arguments& arguments, const std::string& file) {
   put_result(arguments, chrome_trace(*last, rank));
 }
 
+/// Kinds, then systems.
+std::vector<std::string> exported_next(const std::vector<std::string>& before) {
+  if (!before.empty()) return before[0] == kTimeline ? std::vector<std::string>() : listed_names("systems");
+  std::vector<std::string> kinds = export_registry().names();
+  kinds.insert(kinds.begin(), kTimeline);
+  return kinds;
+}
+
 int export_file(const Arguments& arguments) {
   const std::string &kind = arguments.words()[0], &what = arguments.words()[1];
   if (kind == kTimeline) {
@@ -158,8 +167,7 @@ int export_file(const Arguments& arguments) {
     put_result(arguments, text);
     return 0;
   }
-  std::vector<std::string> valid = export_registry().names();
-  valid.insert(valid.begin(), kTimeline);
+  const std::vector<std::string> valid = exported_next({});
   throw UsageError(fmt::format("cannot export \"{}\".{} Valid: {}", printable(kind),
                                did_you_mean(kind, valid), fmt::join(valid, ", ")));
 }
@@ -196,6 +204,7 @@ void register_export(Registry<Verb>& registry) {
                  quiet_flag()},
        .least_words = 2,
        .most_words = 2,
+       .next = exported_next,
        .run = export_file,
        .details = export_details()});
 }

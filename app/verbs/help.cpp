@@ -31,7 +31,7 @@ int help(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "text", {"text", "man", "bash", "schema"});
   if (format != "text") {
     write_stdout(format == "man"    ? manual_page()
-                 : format == "bash" ? bash_completion()
+                 : format == "bash" ? completion_script("bash")
                                     : question_schema().dump_wrapped() + "\n");
     return 0;
   }
@@ -55,10 +55,14 @@ void register_help(Registry<Verb>& registry) {
   registry.add({.name = "help",
                 .summary = "this page, or that of one verb",
                 .usage = "[VERB]",
-                .flags = {{"format", "FORMAT",
-                           "text (default); of all verbs: man (manual page), bash (completion); schema: of a "
-                           "question in JSON"}},
+                .flags = {{"format", "text|man|bash|schema",
+                           "default text; of all verbs: man (manual page), bash (as tandem completion); "
+                           "schema: of a question in JSON"}},
                 .most_words = 1,
+                .next =
+                    [](const std::vector<std::string>& before) {
+                      return before.empty() ? verbs_registry().names() : std::vector<std::string>();
+                    },
                 .run = help});
 }
 

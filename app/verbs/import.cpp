@@ -150,6 +150,10 @@ void register_import(Registry<Verb>& registry) {
        .flags = all_flags(),
        .least_words = 1,
        .most_words = 64,
+       .next =
+           [](const std::vector<std::string>& before) {
+             return before.empty() ? import_kinds_registry().names() : std::vector<std::string>();
+           },
        .run = import_files,
        .details = import_details()});
 }

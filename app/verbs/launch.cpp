@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "answers/question.h"
 #include "app/analysis/job_files.h"
 #include "app/analysis/shell_line.h"
 #include "app/analysis/sweep_asking.h"
@@ -17,10 +18,13 @@ namespace tandem::app {
 
 namespace {
 
-/// Who starts the shards.
+constexpr int64_t kMostProcesses = 64;  ///< as --nodes of a run
+
+/// Who starts the shards, or the processes.
 struct Engine {
   std::string_view name;
-  std::string (*file)(const JobFile& job);
+  std::string (*sweep)(const JobFile& job);
+  std::string (*run)(const JobFile& job);
   std::vector<std::string> present;  ///< a command that succeeds where it can be submitted
   std::string_view package;          ///< of that command
   std::string_view submit;           ///< the shell's command that reads the file
@@ -28,43 +32,65 @@ struct Engine {
 
 const std::vector<Engine>& engines() {
   static const std::vector<Engine> all = {
-      {"slurm", slurm_script, {"sbatch", "--version"}, "slurm-client", "sh"},
+      {"slurm", slurm_script, slurm_run_script, {"sbatch", "--version"}, "slurm-client", "sh"},
       {"kubernetes",
        kubernetes_manifest,
+       kubernetes_run_manifest,
        {"kubectl", "version", "--client"},
        "kubectl",
        "kubectl create -f -"},
-      {"mpi", mpi_script, {"mpirun", "--version"}, "openmpi-bin", "sh"}};
+      {"mpi", mpi_script, mpi_script, {"mpirun", "--version"}, "openmpi-bin", "sh"}};
   return all;
 }
 
-const Engine& engine_of(const std::string& word) {
-  std::vector<std::string> names;
-  for (const Engine& engine : engines()) {
-    if (engine.name == word) return engine;
-    names.emplace_back(engine.name);
-  }
-  throw UsageError(fmt::format("\"{}\" is none of slurm, kubernetes and mpi.{}", printable(word),
-                               did_you_mean(word, names)));
+std::vector<std::string> engine_names() {
+  std::vector<std::string> out;
+  for (const Engine& engine : engines()) out.emplace_back(engine.name);
+  return out;
 }
 
-/// The command after "--", as far as it can be checked before anything starts.
-Arguments launched_sweep(const std::vector<std::string>& command) {
-  if (command.empty() || command[0] != "sweep")
+const Engine& engine_of(const std::string& word) {
+  for (const Engine& engine : engines()) {
+    if (engine.name == word) return engine;
+  }
+  throw UsageError(fmt::format("\"{}\" is none of slurm, kubernetes and mpi.{}", printable(word),
+                               did_you_mean(word, engine_names())));
+}
+
+/// The command after "--".
+Arguments launched(const std::vector<std::string>& command) {
+  if (command.empty() || (command[0] != "sweep" && command[0] != "run"))
     throw UsageError(
-        "after -- stands the sweep: tandem launch slurm --shards 8 -- sweep --model ... --out grid.sqlite");
-  Arguments out = Arguments::parse(*verbs_registry().find("sweep"), {command.begin() + 1, command.end()});
-  if (!out.words().empty()) throw UsageError("only a sweep that answers can be launched");
-  if (out.has("shard")) throw UsageError("--shard is what the engine gives; leave it out");
-  const sweep::SweepQuestion q = sweep_question(out, sweep_flags());
+        "after -- stands the sweep or the run: tandem launch slurm --shards 8 -- sweep --model ... --out "
+        "grid.sqlite, or tandem launch slurm --processes 2 -- run --model ...");
+  return Arguments::parse(*verbs_registry().find(command[0]), {command.begin() + 1, command.end()});
+}
+
+/// As far as a sweep can be checked before anything starts.
+void check_sweep(const Arguments& swept) {
+  if (!swept.words().empty()) throw UsageError("only a sweep that answers can be launched");
+  if (swept.has("shard")) throw UsageError("--shard is what the engine gives; leave it out");
+  const sweep::SweepQuestion q = sweep_question(swept, sweep_flags());
   sweep::check_grid(q.header.grid, q.hooks);
-  return out;
+}
+
+/// The same of a run: names, and devices of each process. Files of data are where it runs.
+void check_run(const Arguments& run, int64_t processes) {
+  if (run.has("question")) throw UsageError("give a run's own options after run, not --question");
+  if (run.has("nodes")) throw UsageError("each process of a run is a node; leave --nodes out");
+  run.value("optimizer", "momentum", optimizer);
+  resolve_scheme(run.text("scheme", "allreduce"), option_place("scheme"));
+  read_model(run, run.required("model", "lenet5"), option_place("model"));
+  for (const int64_t n : run.integers("devices", {processes}, 1, 1024)) {
+    if (n > 1 && n % processes != 0)
+      refuse_option("devices", fmt::format("{} devices do not divide over {} processes", n, processes));
+  }
 }
 
 /// The words that `given` stands for, as they were typed.
 std::string command_line(const Arguments& given) {
   std::vector<std::string> words = {"tandem", "launch", given.words()[0]};
-  for (const char* flag : {"shards", "option", "image", "claim", "program"}) {
+  for (const char* flag : {"shards", "processes", "option", "image", "claim", "program"}) {
     for (const std::string& value : given.all(flag)) words.push_back(fmt::format("--{}={}", flag, value));
   }
   words.emplace_back("--");
@@ -72,16 +98,23 @@ std::string command_line(const Arguments& given) {
   return shell_line(words);
 }
 
-JobFile job_file(const Arguments& given, bool containers) {
-  const Arguments swept = launched_sweep(given.command());
+/// `is_run`: else a sweep.
+JobFile job_file(const Arguments& given, bool is_run, bool containers) {
+  const char *count = is_run ? "processes" : "shards", *other = is_run ? "shards" : "processes";
+  const Arguments started = launched(given.command());
+  if (given.has(other))
+    throw UsageError(fmt::format("--{} is for a {}; a {} has --{}", other, is_run ? "sweep" : "run",
+                                 is_run ? "run" : "sweep", count));
+  given.required(count, "8");
   JobFile out;
-  out.shards = given.integer("shards", 0, 1, sweep::Shard::kMost);
+  out.shards = given.integer(count, 0, 1, is_run ? kMostProcesses : sweep::Shard::kMost);
+  is_run ? check_run(started, out.shards) : check_sweep(started);
   std::error_code none;
   const std::string own = std::filesystem::read_symlink("/proc/self/exe", none).string();
   out.program = given.text("program", containers || own.empty() ? "tandem" : own);
   out.command = given.command();
-  out.out = swept.text("out", "");
-  out.threads = swept.integer("threads", 0, 1, 1024);
+  out.out = started.text("out", "");
+  out.threads = started.integer("threads", 0, 1, 1024);
   out.options = given.all("option");
   for (const char* flag : {"image", "claim"}) {
     if (containers)
@@ -99,8 +132,9 @@ JobFile job_file(const Arguments& given, bool containers) {
 
 int run_launch(const Arguments& given) {
   const Engine& engine = engine_of(given.words()[0]);
-  given.required("shards", "8");
-  const std::string file = engine.file(job_file(given, engine.name == "kubernetes"));
+  const bool is_run = !given.command().empty() && given.command()[0] == "run";
+  const std::string file =
+      (is_run ? engine.run : engine.sweep)(job_file(given, is_run, engine.name == "kubernetes"));
   if (!given.has("submit")) {
     put_result(given, file);
     return 0;
@@ -118,9 +152,11 @@ int run_launch(const Arguments& given) {
 void register_launch(Registry<Verb>& registry) {
   registry.add(
       {.name = "launch",
-       .summary = "the job files that start a sweep's shards on many machines",
-       .usage = "slurm|kubernetes|mpi --shards N [options] -- sweep ...",
+       .summary = "the job files that start a sweep's shards, or a run's processes, on many machines",
+       .usage = "slurm|kubernetes|mpi --shards N [options] -- sweep ...\n"
+                "       tandem launch slurm|kubernetes|mpi --processes N [options] -- run ...",
        .flags = {{"shards", "N", "how many parts the sweep has; for mpi, how many ranks share it"},
+                 {"processes", "N", "how many processes a run has, each a node of its --devices"},
                  {"option", "OPTION",
                   "for sbatch or mpirun, as it is: --option=--partition=short; any number of times", true},
                  {"image", "IMAGE", "kubernetes: the container's image, which has tandem"},
@@ -133,16 +169,26 @@ void register_launch(Registry<Verb>& registry) {
                  quiet_flag()},
        .least_words = 1,
        .most_words = 1,
+       .next =
+           [](const std::vector<std::string>& before) {
+             return before.empty() ? engine_names() : std::vector<std::string>();
+           },
        .run = run_launch,
        .details =
            "The sweep is checked first, so that a wrong name is found here. Each shard has its own file next "
            "to the sweep's --out, in a folder that all machines share. However often a shard is started, the "
            "result is the same; the merge says which shards lack cells, and its exit code is then 1.\n\n"
+           "Of a run names and counts are checked first. Slurm puts each process on a machine of its own "
+           "(--option=--ntasks-per-node=2: two) and lets them join by PMIx; Kubernetes needs the MPI "
+           "Operator "
+           "for several, and an image with sshd and mpirun.\n\n"
            "Examples\n"
            "  tandem launch slurm --shards 40 --option=--partition=short -- sweep --model resnet50 --system "
            "dgx1-v100 --batch 16,32 --devices 1,2,4,8 --out grid.sqlite\n"
            "  tandem launch mpi --shards 4 -- sweep --model resnet50 --system dgx1-v100 --batch 16,32 "
-           "--devices 1,2,4,8 --out grid.sqlite",
+           "--devices 1,2,4,8 --out grid.sqlite\n"
+           "  tandem launch slurm --processes 4 --option=--cpus-per-task=8 -- run --model resnet20-cifar "
+           "--devices 32 --format json --out report.json",
        .has_command = true});
 }
 

@@ -35,10 +35,8 @@ int measure(const Arguments& a) {
     Progress progress(a);
     m = measure_repeatedly(
         backend, {precisions, quick, repetitions, workers},
-        [&](const std::string& what, double share) {
-          progress.show(fmt::format("{:3.0f} %  {}", 100 * share, what));
-        },
-        &interrupted, {}, [&](const Measurements& so_far) { keep(a, so_far); });
+        [&](const std::string& what, double share) { progress.show(what, share); }, &interrupted, {},
+        [&](const Measurements& so_far) { keep(a, so_far); });
   }
   put_result(a, m.to_json());
   if (const std::string busy = busy_while(m.load); !busy.empty()) note(a, busy);

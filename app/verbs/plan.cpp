@@ -162,7 +162,7 @@ void put_plan(const Arguments& arguments) {
   plan::Plan answer;
   {
     Progress progress(arguments);
-    q.progress = [&](std::string_view text) { progress.show(text); };
+    q.progress = [&](std::string_view text, std::optional<double> share) { progress.show(text, share); };
     answer = plan::make_plan(q);
   }
   if (format == "json") {
@@ -210,7 +210,7 @@ std::vector<Option> plan_flags() {
         "racks of 42 units that the machines must stand in, and what one may draw: 4:40kW"},
        {"rack-units", "NAME=UNITS[,...]",
         "how tall a node of a machine is, where plan/racks.json does not say it"},
-       {"rank", "AIM", "soonest, cheapest or least-energy; default cheapest with a deadline, else soonest"},
+       {"rank", "soonest|cheapest|least-energy", "default cheapest with a deadline, else soonest"},
        {"rent", "", "offers to rent alone"},
        {"buy", "", "offers to buy alone"},
        {"spot", "", "offers that may be taken away, too"},
@@ -221,12 +221,13 @@ std::vector<Option> plan_flags() {
        {"no-failures", "", "leave out failures of machines"},
        {"today", "DATE", "on which prices are looked at; default the clock's"},
        {"schemes", "NAME[:key=value,...][,...]", "to choose among; default: those equivalent to one worker"},
-       {"precision", "FORMAT", "of all; default the fastest of each machine"},
+       {"precision", "fp32|tf32|fp16|bf16|fp8", "of all; default the fastest of each machine"},
        {"top", "N", "machines to rank, at least; default 5"},
        {"threads", "N", "default: one per processor; the result does not depend on it"},
-       {"format", "FORMAT", "text (default), json or csv"},
+       {"format", "text|json|csv", "default text"},
        {"plot", "BASE", "also draw time against money and power, and what decides: BASE-cost.png, .svg ..."},
        out_flag(),
+       wide_flag(),
        quiet_flag()});
   return flags;
 }

@@ -133,6 +133,7 @@ int run_predict(const Arguments& arguments) {
   {
     Progress progress(arguments);
     for (const int64_t n : question.devices) {
+      // Without a share: the time grows with the devices.
       progress.show(fmt::format("simulating {} device{} ...", n, n == 1 ? "" : "s"));
       reports.push_back(predict(question, n));
     }
@@ -164,6 +165,7 @@ void register_predict(Registry<Verb>& registry) {
                              out_flag(),
                              no_timeline_flag(),
                              {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
+                             wide_flag(),
                              quiet_flag()});
   registry.add(
       {.name = "predict",

@@ -57,7 +57,7 @@ std::string profile_of(const Arguments& a, Progress& progress) {
     if (a.text("profile", "") != "stock") MachineProfile::find(a.text("profile", ""), Precision::fp32);
     return a.text("profile", "");
   }
-  const Tell tell = [&](const std::string& what, double) { progress.show(what); };
+  const Tell tell = [&](const std::string& what, double share) { progress.show(what, share); };
   const Measurements m =
       measure_repeatedly(backends_registry().at("cpu"), {.repetitions = a.integer("repetitions", 2, 1, 1000)},
                          tell, &interrupted);
@@ -66,35 +66,25 @@ std::string profile_of(const Arguments& a, Progress& progress) {
   return file;
 }
 
-/// "4 min" of remaining work.
-std::string minutes(double seconds) {
-  return seconds < 90 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point began) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-}
-
 /// Round by round, so that the machine's drift affects all schemes equally: one seed of each and, until there
 /// are enough, a run for its rate.
 /// there are enough a run for its rate.
 void run_all(Race& race, RaceResults& results, Progress& progress) {
   const int64_t rounds = std::max(race.task.seeds, race.rate_runs);
-  const auto began = std::chrono::steady_clock::now();
   int64_t made = 0;  // rounds that were missing
-  std::string left;
   for (int64_t round = 1; round <= rounds && !interrupted; ++round) {
     const int64_t known = results.size();
     for (RaceEntry& e : race.entries) {
-      progress.show(
-          fmt::format("round {} of {}: {} with {} workers{}", round, rounds, e.scheme, e.workers, left));
+      const auto part =
+          static_cast<double>(&e - race.entries.data()) / static_cast<double>(race.entries.size());
+      const double done = static_cast<double>(made) + part,
+                   all = static_cast<double>(made + rounds - round + 1);
+      progress.show(fmt::format("round {} of {}: {} with {} workers", round, rounds, e.scheme, e.workers),
+                    done / all);
       if (round <= race.task.seeds) race_run(race.task, round, &interrupted, results, e);
       if (round <= race.rate_runs && !interrupted) race_rate(race.task, round, &interrupted, results, e);
     }
-    if (results.size() == known) continue;
-    ++made;
-    left = fmt::format("; about {} left", minutes(seconds_since(began) / static_cast<double>(made) *
-                                                  static_cast<double>(rounds - round)));
+    if (results.size() != known) ++made;
   }
 }
 
@@ -282,6 +272,7 @@ void register_race(Registry<Verb>& registry) {
                  {"least-tau", "TAU", "exit with 1 if an order agrees less"},
                  format_flag(),
                  out_flag(),
+                 wide_flag(),
                  quiet_flag()},
        .run = race,
        .details =

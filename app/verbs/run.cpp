@@ -260,7 +260,8 @@ ExecutionResult run_once(const Arguments& a, const RunRequest& request, int64_t 
   e.iterations = iterations;
   e.progress = [&](int32_t i) {
     progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s",
-                              std::min(i + 1, e.iterations), e.iterations));
+                              std::min(i + 1, e.iterations), e.iterations),
+                  static_cast<double>(i) / e.iterations);
   };
   if (iterations < request.execution.iterations) e.target.reset();  // only a rate is needed
   return execute(e, kept(a, request, devices));
@@ -287,7 +288,8 @@ ExecutionResult run_in_pieces(const Arguments& a, const RunRequest& request, int
     if (done > 0) e.start = &state;
     e.progress = [&](int32_t i) {
       progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s",
-                                std::min(done + i + 1, all), all));
+                                std::min(done + i + 1, all), all),
+                    static_cast<double>(done + i) / all);
     };
     ExecutionResult r = execute(e, kept(a, request, devices));
     const bool stopped = static_cast<int32_t>(r.losses.size()) < e.iterations;
@@ -481,10 +483,9 @@ std::vector<Option> run_flags() {
        "first, for the speed-up"},
       {"batch", "N", "samples per worker and iteration; default 32"},
       batch_split_flag(),
-      {"backend", "NAME",
-       "cpu (default), null (threads that compute nothing), cuda if its plugin is installed"},
-      {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
-      {"route", "NAME",
+      {"backend", "NAME", "cpu (default), null (computes nothing), cuda if its plugin is installed"},
+      {"precision", "fp32|tf32|fp16|bf16|fp8", "default fp32; the others on GPUs"},
+      {"route", "auto|peer|staged",
        "between GPUs: auto (default), peer (directly, or refused) or staged (through host memory)"},
       {"iterations", "N",
        "of each worker; default 30, on GPUs 100. Where workers do not wait for each other: N for each in "
@@ -524,6 +525,7 @@ std::vector<Option> run_flags() {
       out_flag(),
       no_timeline_flag(),
       {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
+      wide_flag(),
       quiet_flag()};
   const std::vector<Option> progress = progress_flags();
   out.insert(out.end() - 5, progress.begin(), progress.end());

@@ -6,6 +6,7 @@
 #include "answers/question.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
+#include "app/show/lists.h"
 #include "app/show/show.h"
 
 namespace tandem::app {
@@ -21,6 +22,14 @@ constexpr ShowKind kKinds[] = {{"model", show_model},       {"system", show_syst
                                {"scheme", show_scheme},     {"device", show_device},
                                {"layer", show_layer},       {"collective", show_collective},
                                {"schedule", show_schedule}, {"profile", show_profile}};
+
+std::vector<std::string> shown_next(const std::vector<std::string>& before) {
+  std::vector<std::string> out;
+  for (const ShowKind& kind : kKinds) {
+    if (before.empty()) out.emplace_back(kind.name);
+  }
+  return before.size() == 1 ? listed_names(before[0]) : out;
+}
 
 int show(const Arguments& arguments) {
   const ShowRequest request{arguments, arguments.words()[1],
@@ -48,31 +57,32 @@ void register_show(Registry<Verb>& registry) {
        .summary = "everything about one component: a model's layers, a system's links and routes, a compiled "
                   "scheme, what measured kernels reach",
        .usage = "KIND NAME [options]",
-       .flags =
-           {{"format", "FORMAT", "text (default), json, or dot (Graphviz; model and system)"},
-            {"out", "FILE", "write it there; FILE.png or FILE.svg of a model, system or schedule is drawn"},
-            {"model", "NAME", "show scheme: compile the scheme for this model and print the program"},
-            {"devices", "N", "show scheme, show collective: number of devices; default 4"},
-            {"system", "NAME", "show scheme: the machine that decides how devices fall into nodes"},
-            {"batch", "N", "show model, show scheme: samples per device; default 1 and 32"},
-            {"precision", "FORMAT",
-             "show model, show scheme: fp32 (default), tf32, fp16, bf16, fp8; show profile: default every "
-             "one measured"},
-            {"optimizer", "NAME", "show scheme: default momentum"},
-            {"recompute", "off|blocks|...", "show scheme: what backward recomputes; default off"},
-            {"offload", "WHAT[+WHAT...]",
-             "show scheme: to the host's memory: optimizer, gradients, parameters; default off"},
-            {"stages", "P", "show schedule: of a pipeline; default 4"},
-            {"microbatches", "M", "show schedule: default 8"},
-            {"chunks", "V", "show schedule: parts of the model a stage; default 1, interleaved 2"},
-            {"set", "PATH=VALUE", "show system: change one thing of it first", true},
-            board[0],
-            board[1],
-            board[2],
-            board[3],
-            quiet_flag()},
+       .flags = {{"format", "text|json|dot", "default text; dot (Graphviz) of a model or system"},
+                 {"out", "FILE",
+                  "write it there; FILE.png or FILE.svg of a model, system or schedule is drawn"},
+                 {"model", "NAME", "show scheme: compile the scheme for this model and print the program"},
+                 {"devices", "N", "show scheme, show collective: number of devices; default 4"},
+                 {"system", "NAME", "show scheme: the machine that decides how devices fall into nodes"},
+                 {"batch", "N", "show model, show scheme: samples per device; default 1 and 32"},
+                 {"precision", "fp32|tf32|fp16|bf16|fp8",
+                  "show model, show scheme: default fp32; show profile: default every one measured"},
+                 {"optimizer", "NAME", "show scheme: default momentum"},
+                 {"recompute", "off|blocks|...", "show scheme: what backward recomputes; default off"},
+                 {"offload", "WHAT[+WHAT...]",
+                  "show scheme: to the host's memory: optimizer, gradients, parameters; default off"},
+                 {"stages", "P", "show schedule: of a pipeline; default 4"},
+                 {"microbatches", "M", "show schedule: default 8"},
+                 {"chunks", "V", "show schedule: parts of the model a stage; default 1, interleaved 2"},
+                 {"set", "PATH=VALUE", "show system: change one thing of it first", true},
+                 board[0],
+                 board[1],
+                 board[2],
+                 board[3],
+                 wide_flag(),
+                 quiet_flag()},
        .least_words = 2,
        .most_words = 2,
+       .next = shown_next,
        .run = show,
        .details =
            "KIND is model, system, scheme, device, layer, collective, schedule or profile (of a measured "

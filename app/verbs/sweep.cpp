@@ -36,9 +36,10 @@ void only_options(const Arguments& arguments, const std::vector<Option>& flags,
   }
 }
 
-std::string progress_text(const sweep::Progress& p) {
-  const std::string done = fmt::format("{} of {} cells", whole(p.done), whole(p.cells));
-  return p.left > 0 ? fmt::format("{}, {} left", done, time_left_text(p.left)) : done;
+void show_progress(Progress& progress, const sweep::Progress& p) {
+  std::optional<double> share;  // of the time, as cells that were there take none
+  if (p.left > 0 || p.done == p.cells) share = p.seconds / (p.seconds + p.left);
+  progress.show(fmt::format("{} of {} cells", whole(p.done), whole(p.cells)), share);
 }
 
 /// The file as far as it is, and what to do where that is not to the end.
@@ -66,10 +67,14 @@ int answer(const Arguments& arguments, sweep::SweepQuestion q) {
   q.others.threads = (exec::ranks().size - 1) * q.threads;
   q.others.serve = exec::answer_ranks;
   catch_interrupts();
+  if (exec::ranks().several()) catch_mpirun_end();
   sweep::Outcome outcome;
   {
     Progress progress(arguments);
-    q.progress = [&](const sweep::Progress& p) { progress.show(progress_text(p)); };
+    q.progress = [&](const sweep::Progress& p) {
+      still_alive();
+      show_progress(progress, p);
+    };
     outcome = sweep::answer_grid(q);
   }
   const int code = report_outcome(arguments, outcome);
@@ -126,7 +131,7 @@ std::string the_file(const Arguments& arguments) {
 }
 
 int show_sweep(const Arguments& arguments, const std::vector<Option>& flags) {
-  only_options(arguments, flags, {"sort", "ascending", "top", "format", "out", "quiet"});
+  only_options(arguments, flags, {"sort", "ascending", "top", "format", "out", "wide", "quiet"});
   SweepView view;
   view.sort = arguments.text("sort", view.sort);
   view.ascending = arguments.has("ascending");
@@ -203,6 +208,8 @@ int merge_sweeps(const Arguments& arguments, const std::vector<Option>& flags) {
   return 1;
 }
 
+const std::vector<std::string> kFurther = {"show", "export", "merge"};
+
 int run_sweep_verb(const Arguments& arguments) {
   const std::vector<Option> flags = sweep_flags();
   if (arguments.words().empty())
@@ -213,7 +220,7 @@ int run_sweep_verb(const Arguments& arguments) {
   if (what == "export") return export_sweep(arguments, flags);
   if (what == "merge") return merge_sweeps(arguments, flags);
   throw UsageError(fmt::format("\"{}\" is none of show, export and merge.{}", printable(what),
-                               did_you_mean(what, {"show", "export", "merge"})));
+                               did_you_mean(what, kFurther)));
 }
 
 const std::string& sweep_details() {
@@ -247,6 +254,10 @@ void register_sweep(Registry<Verb>& registry) {
                 "       tandem sweep merge --shards N --out FILE",
        .flags = sweep_flags(),
        .most_words = 10'000,
+       .next =
+           [](const std::vector<std::string>& before) {
+             return before.empty() ? kFurther : std::vector<std::string>();
+           },
        .run = run_sweep_verb,
        .details = sweep_details()});
 }

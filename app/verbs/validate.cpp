@@ -117,7 +117,7 @@ int run_validate(const Arguments& arguments) {
   }
   Progress progress(arguments);
   Comparisons found{validate(arguments.words(), threads, [&](int done, int total) {
-    progress.show(fmt::format("series {} of {}", done, total));
+    progress.show(fmt::format("series {} of {}", done, total), static_cast<double>(done) / total);
   })};
   found.all = arguments.words().empty();
   progress.show("staleness, memory, split models, whole runs and collectives");
@@ -148,7 +148,7 @@ void register_validate(Registry<Verb>& registry) {
       {.name = "validate",
        .summary = "predictions against the published measurements in calibration/data",
        .usage = "[FILE...] [options]",
-       .flags = {{"format", "FORMAT", "md (default) or json"},
+       .flags = {{"format", "md|json", "default md"},
                  {"threads", "N", "default: one per processor; the result does not depend on it"},
                  {"pairs", "md|csv", "only the section about boards that differ in one thing, or its rows"},
                  {"input", "md|csv", "only the section about runs with and without input, or its rows"},

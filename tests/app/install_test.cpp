@@ -42,18 +42,5 @@ TEST(Install, ManualPageNamesEveryVerb) {
     EXPECT_THAT(page.out, HasSubstr(".SS \"tandem " + std::string(verb.name) + " "));
 }
 
-TEST(Install, CompletionKnowsVerbsOptionsAndNames) {
-  const auto complete = [](const std::string& words, const std::string& at) {
-    return shell(
-               "\"$0\" help --format bash >/tmp/c.$$ && PATH=$(dirname \"$0\"):$PATH bash -c '. /tmp/c.'$$'; "
-               "COMP_WORDS=(" +
-               words + "); COMP_CWORD=" + at + "; _tandem; echo \"${COMPREPLY[@]}\"'; rm /tmp/c.$$")
-        .out;
-  };
-  EXPECT_EQ(complete("tandem pre", "1"), "predict\n");
-  EXPECT_EQ(complete("tandem predict --ba", "2"), "--batch --batch-split --batch-norm\n");
-  EXPECT_THAT(complete("tandem predict --model resnet15", "3"), StartsWith("resnet152"));
-}
-
 }  // namespace
 }  // namespace tandem::tests

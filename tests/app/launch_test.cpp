@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/text.h"
-#include "tests/app/tool.h"
+#include "tests/app/mpirun.h"
 
 namespace tandem::tests {
 namespace {
@@ -119,6 +119,74 @@ TEST(Launch, MpiRanksShareOneSweep) {
       "8,16 --set host.cores=8,16 --out g.sqlite\n");
 }
 
+std::vector<std::string> launched_run(std::vector<std::string> before,
+                                      const std::vector<std::string>& more = {}) {
+  before.insert(before.begin(), "launch");
+  before.insert(before.end(), {"--", "run", "--model", "lenet5", "--devices", "2", "--iterations", "4",
+                               "--format", "json", "--no-timeline"});
+  before.insert(before.end(), more.begin(), more.end());
+  return before;
+}
+
+TEST(Launch, MpiStartsARun) {
+  const Scratch scratch;
+  const std::string report = scratch.file("report.json"), script = scratch.file("run.sh");
+  const ChildResult made = tool(launched_run({"mpi", "--processes", "2", "--option=--oversubscribe",
+                                              "--option=--allow-run-as-root", "--out", script},
+                                             {"--out", report}));
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(slurp(script),
+              StartsWith("mpirun -n 2 --oversubscribe --allow-run-as-root " TANDEM_BINARY " run "));
+  const ChildResult run = shell("command -v mpirun >/dev/null || exit 127; sh '" + script + "'");
+  if (absent(run)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(last_report(slurp(report)).at("devices").as_int(), 2);
+}
+
+/// With a stand-in for sbatch, which runs the job, and one for srun.
+TEST(Launch, SlurmStartsARun) {
+  const Scratch scratch;
+  for (const auto& [name, text] : std::vector<std::pair<std::string, std::string>>{
+           {"sbatch", "#!/bin/sh\necho \"$@\" >\"${0%/*}/said\"; sh\n"},
+           {"srun", "#!/bin/sh\n[ \"$1\" = --mpi=pmix ] || exit 1; shift; exec \"$@\"\n"}})
+    std::filesystem::permissions(scratch.write(name, text), std::filesystem::perms::owner_all);
+  const std::string report = scratch.file("a report.json"), script = scratch.file("run.sh");
+  ASSERT_EQ(tool(launched_run({"slurm", "--processes", "2", "--option=--partition=short", "--out", script},
+                              {"--out", report}))
+                .status,
+            0);
+  const std::string folder = scratch.file("");
+  const ChildResult run =
+      run_child({"sh", "-c", "PATH='" + folder + "':\"$PATH\" sh '" + script + "'"}, "", "", kPatience);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(
+      slurp(scratch.file("said")),
+      "--job-name=tandem-a-report --ntasks=2 --ntasks-per-node=1 --open-mode=append --partition=short\n");
+  EXPECT_EQ(last_report(slurp(report)).at("devices").as_int(), 2);
+}
+
+TEST(Launch, KubernetesStartsARun) {
+  const auto made = [](const std::string& processes) {
+    const ChildResult result = tool(
+        launched_run({"kubernetes", "--processes", processes, "--image", "an/image:1", "--claim", "files"}));
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, StartsWith("# Made by: tandem launch kubernetes "));
+    return Json::parse(result.out.substr(result.out.find("---\n") + 4), "the job");
+  };
+  const auto command = [](const Json& spec) {
+    return spec.at("template").at("spec").at("containers").items()[0].at("command").items()[0].as_text();
+  };
+  const Json alone = made("1"), several = made("2");
+  EXPECT_EQ(alone.at("kind").as_text(), "Job");
+  EXPECT_EQ(command(alone.at("spec")), "tandem");
+  EXPECT_EQ(several.at("kind").as_text(), "MPIJob");
+  const Json& roles = several.at("spec").at("mpiReplicaSpecs");
+  EXPECT_EQ(command(roles.at("Launcher")), "mpirun");
+  EXPECT_EQ(roles.at("Worker").at("replicas").as_int(), 2);
+  EXPECT_EQ(roles.at("Worker").at("template").at("spec").at("containers").items()[0].find("command"),
+            nullptr);
+}
+
 TEST(Launch, RefusesWhatNoShardCouldDo) {
   const auto refusal = [](std::vector<std::string> words, int status) {
     const ChildResult result = tool(std::move(words));
@@ -128,7 +196,8 @@ TEST(Launch, RefusesWhatNoShardCouldDo) {
   };
   EXPECT_THAT(refusal(launched({"slrum", "--shards", "2"}, "g"), 2), HasSubstr("Did you mean slurm"));
   EXPECT_THAT(refusal(launched({"slurm"}, "g"), 2), HasSubstr("--shards is missing"));
-  EXPECT_THAT(refusal({"launch", "slurm", "--shards", "2"}, 2), HasSubstr("after -- stands the sweep"));
+  EXPECT_THAT(refusal({"launch", "slurm", "--shards", "2"}, 2),
+              HasSubstr("after -- stands the sweep or the run"));
   EXPECT_THAT(refusal(launched({"slurm", "--shards", "2"}, "g", {"--shard", "0/2"}), 2),
               HasSubstr("leave it out"));
   EXPECT_THAT(refusal(launched({"slurm", "--shards", "2"}, "g", {"--scheme", "fdsp"}), 3),
@@ -137,6 +206,13 @@ TEST(Launch, RefusesWhatNoShardCouldDo) {
   EXPECT_THAT(refusal(launched({"kubernetes", "--shards", "2"}, "g"), 2), HasSubstr("--image is missing"));
   EXPECT_THAT(refusal(launched({"mpi", "--shards", "2", "--claim", "x"}, "g"), 2),
               HasSubstr("--claim is for kubernetes"));
+  const std::vector<std::string> two = {"mpi", "--processes", "2"};
+  EXPECT_THAT(refusal(launched_run({"mpi"}), 2), HasSubstr("--processes is missing"));
+  EXPECT_THAT(refusal(launched_run({"mpi", "--shards", "2"}), 2), HasSubstr("--shards is for a sweep"));
+  EXPECT_THAT(refusal(launched_run(two, {"--nodes", "2"}), 2), HasSubstr("leave --nodes out"));
+  EXPECT_THAT(refusal(launched_run(two, {"--scheme", "fdsp"}), 3), HasSubstr("Did you mean fsdp"));
+  EXPECT_THAT(refusal(launched_run({"mpi", "--processes", "3"}), 2),
+              HasSubstr("2 devices do not divide over 3 processes"));
 }
 
 }  // namespace

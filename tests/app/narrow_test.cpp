@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "app/console/cli.h"
 #include "app/console/table.h"
 #include "app/console/terminal.h"
 #include "base/text.h"
@@ -90,12 +91,37 @@ TEST(NarrowTables, LongTextsGoBelowAndBreakAfterCommas) {
             "            schedule=interleaved\n");
 }
 
-TEST(NarrowTables, SpareColumnsGoBelow) {
-  app::Table table({{"first", true}, {"second", true, true}, {"third", true}, {"bound by"}});
-  table.add({"11111", "22", "33333", "compute: convolutions"});
-  EXPECT_EQ(
-      table.text(true, 14),
-      "first   third\n11111   33333\n    second 22\n    bound by compute:\n             convolutions\n");
+TEST(NarrowTables, SpareColumnsAreLeftOutInOrder) {
+  app::Table table(
+      {{"first", true}, {"second", true, 2}, {"third", true, 1}, {"fourth", true}, {"bound by"}});
+  table.add({"11111", "22", "33333", "4", "compute: convolutions"});
+  EXPECT_EQ(table.text(true, 34),
+            "first   second   third   fourth\n11111       22   33333        4\n    bound by compute: "
+            "convolutions\n");
+  EXPECT_EQ(table.text(true, 23),
+            "first   second   fourth\n11111       22        4\n    bound by compute:\n             "
+            "convolutions\nLeft out: third (--wide\nshows all).\n");
+  EXPECT_EQ(table.text(true, 16),
+            "first   fourth\n11111        4\n    bound by compute:\n             convolutions\n"
+            "Left out:\nsecond, third\n(--wide shows\nall).\n");
+  EXPECT_EQ(table.text(true, 0),
+            "first   second   third   fourth   bound by\n11111       22   33333        4   "
+            "compute: convolutions\n");
+}
+
+TEST(NarrowTables, EveryVerbWithATableHasWide) {
+  for (const Verb& verb : verbs_registry().all()) {
+    const auto flag = [&](std::string_view name) {
+      return std::find_if(verb.flags.begin(), verb.flags.end(),
+                          [&](const Option& f) { return f.name == name; });
+    };
+    const auto format = flag("format");
+    if (format == verb.flags.end()) continue;
+    const auto choices = format->choices();
+    const bool table =
+        verb.name != "help" && std::find(choices.begin(), choices.end(), "text") != choices.end();
+    EXPECT_EQ(flag("wide") != verb.flags.end(), table) << verb.name;
+  }
 }
 
 }  // namespace

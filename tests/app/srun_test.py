@@ -6,6 +6,7 @@ srun_test.py TANDEM: starts munged, slurmctld and slurmd in a temporary folder a
 "skipped", where one of them is not installed, and where it cannot be started by this user.
 """
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -40,6 +41,15 @@ def check(slurm, tandem):
         reports = json.loads(r.stdout)["reports"]
         expect([x["devices"] for x in reports] == [2] and any("over MPI" in note for note in reports[0]["notes"]),
                "one job of two workers", r)
+        # The same from a job file, here with both processes on the one machine.
+        out = os.path.join(slurm.folder, "report.json")
+        r = slurm.run(tandem, "launch", "slurm", "--processes", "2", "--option=--ntasks-per-node=2", "--option=--wait", "--submit",
+                      "--", *TRAINING, "--out", out, cwd=slurm.folder)
+        expect(r.returncode == 0 and os.path.exists(out), "tandem launch slurm", r)
+        with open(out) as f:
+            reports = json.load(f)["reports"]
+        expect([x["devices"] for x in reports] == [2] and any("over MPI" in note for note in reports[0]["notes"]),
+               "one launched job of two workers", r)
     # One task of a step is a process like any other, and so is one that srun did not start.
     r = slurm.run("srun", "-N1", "-n1", tandem, *TRAINING[:-2])
     expect(r.returncode == 0, "srun -n1", r)

@@ -158,6 +158,24 @@ TEST(SweepVerb, NothingMadeOfAFileReplacesIt) {
   }
 }
 
+/// Ctrl-C: mpirun sends SIGCONT, waits (here five seconds instead of one), sends SIGTERM and SIGKILL.
+TEST(SweepVerb, IsFinishedBeforeMpirunKills) {
+  const Scratch scratch;
+  const ChildResult result = shell(
+      "cd '" + scratch.file("") +
+      "' && command -v mpirun >/dev/null || exit 127\n"
+      "mpirun --allow-run-as-root --oversubscribe --mca odls_base_sigkill_timeout 5 -np 3 \"$0\" sweep "
+      "--model resnet50,vgg16,gpt2,alexnet --system dgx1-v100,v100-pcie-8x --batch $(seq -s, 1 99) --devices "
+      "1,2,4,8 --scheme allreduce,parameter-server,local-sgd --depth full --out grid.sqlite 2>said & job=$!\n"
+      "for try in $(seq 3000); do \"$0\" sweep show grid.sqlite 2>/dev/null | grep -q '[1-9] answered' && "
+      "break; "
+      "sleep 0.1; done\n"
+      "kill -INT $job; wait $job; cat said >&2; ls");
+  if (absent(result)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
+  EXPECT_EQ(result.out, "grid.sqlite\nsaid\n");
+  EXPECT_THAT(result.err, HasSubstr("The same command goes on with the rest"));
+}
+
 TEST(SweepVerb, RefusesWhatItCannotDo) {
   const Scratch scratch;
   const std::string file = scratch.file("grid.sqlite");
