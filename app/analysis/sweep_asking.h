@@ -12,6 +12,6 @@ namespace tandem::app {
 std::vector<Option> sweep_flags();
 
 /// What `tandem sweep` without a further word is asked. Throws UsageError and InputError.
-sweep::SweepQuestion sweep_question(const Arguments& arguments, const std::vector<Option>& flags);
+sweep::SweepQuestion sweep_question(const Arguments& arguments);
 
 }  // namespace tandem::app

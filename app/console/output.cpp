@@ -135,9 +135,6 @@ void Progress::tell() {
 
 Option format_flag() { return {"format", "FORMAT", "text (default), json, csv or md"}; }
 Option out_flag() { return {"out", "FILE", "write the result to this file instead of stdout"}; }
-Option no_timeline_flag() {
-  return {"no-timeline", "", "leave the timeline out of JSON, most of a report's size"};
-}
 Option quiet_flag() { return {"quiet", "", "no notes and no progress on stderr"}; }
 
 std::string format_of(const Arguments& arguments) {

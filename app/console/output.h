@@ -66,8 +66,6 @@ class Progress {
 Option format_flag();
 Option out_flag();
 Option quiet_flag();
-/// For verbs that write reports.
-Option no_timeline_flag();
 /// --format, checked against text, json, csv, md.
 std::string format_of(const Arguments& arguments);
 

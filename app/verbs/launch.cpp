@@ -6,8 +6,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "answers/shell_line.h"
 #include "app/analysis/job_files.h"
-#include "app/analysis/shell_line.h"
 #include "app/analysis/sweep_asking.h"
 #include "app/console/child.h"
 #include "app/console/output.h"
@@ -56,7 +56,7 @@ Arguments launched_sweep(const std::vector<std::string>& command) {
   Arguments out = Arguments::parse(*verbs_registry().find("sweep"), {command.begin() + 1, command.end()});
   if (!out.words().empty()) throw UsageError("only a sweep that answers can be launched");
   if (out.has("shard")) throw UsageError("--shard is what the engine gives; leave it out");
-  const sweep::SweepQuestion q = sweep_question(out, sweep_flags());
+  const sweep::SweepQuestion q = sweep_question(out);
   sweep::check_grid(q.header.grid, q.hooks);
   return out;
 }
