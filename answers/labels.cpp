@@ -163,4 +163,15 @@ std::string title_beside(const Report& report, const Report& other) {
   return rest.empty() ? report_title(report) : fmt::format("{} ({})", report_title(report), rest);
 }
 
+std::string needs_text(const Report& r) {
+  const HostMemory& node = r.memory.node;
+  if (r.memory.needed() <= r.memory.capacity && !node.fits())
+    return fmt::format("needs {} of the host's {}", to_text(node.needed), to_text(node.capacity));
+  const auto gib = [](Bytes b) { return static_cast<double>(b.n) / (1 << 30); };
+  const double needs = gib(r.memory.needed()), has = gib(r.memory.capacity);
+  if (needs < 1.005 * has)  // "needs 80 of 80 GiB" would puzzle
+    return fmt::format("needs {} of {} MiB", grouped(1024 * needs), grouped(1024 * has));
+  return fmt::format("needs {} of {:.3g} GiB", grouped(needs), has);
+}
+
 }  // namespace tandem::answers

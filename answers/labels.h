@@ -49,4 +49,7 @@ std::string title_beside(const Report& report, const Report& other);
 /// The bottleneck as people call it: "pcie bandwidth" for "links.pcie.bandwidth".
 std::string resource_words(const Report& report);
 
+/// "needs 133 of 80 GiB".
+std::string needs_text(const Report& report);
+
 }  // namespace tandem::answers

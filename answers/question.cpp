@@ -215,15 +215,15 @@ System::Sets asked_sets(const Values& values) {
 
 bool is_document(std::string_view text) { return text.starts_with('{') && text.ends_with('}'); }
 
+System load_system(const std::string& system, const System::Sets& sets, const Place& place) {
+  return is_document(system) ? System::from_json(Json::parse(system, "system"), sets)
+                             : System::load(system, sets, place);
+}
+
 namespace {
 
 Graph load_graph(const std::string& model, const Place& place) {
   return is_document(model) ? Graph::from_text(model, "model") : Graph::load(model, place);
-}
-
-System load_system(const std::string& system, const System::Sets& sets, const Place& place) {
-  return is_document(system) ? System::from_json(Json::parse(system, "system"), sets)
-                             : System::load(system, sets, place);
 }
 
 }  // namespace

@@ -174,6 +174,8 @@ std::vector<Option> fine_tuning_flags();
 /// InputError.
 Graph read_model(const Values& values, const std::string& model, const Place& place = {},
                  const Hooks& hooks = {});
+/// The machine of --system with changes; `system` is a name, a file or a JSON document. Throws InputError.
+System load_system(const std::string& system, const System::Sets& sets, const Place& place = {});
 /// Whether the value of --model or --system is a JSON document.
 bool is_document(std::string_view text);
 /// Adds hashes of files to Question::contents where missing. Reads the files.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include "base/json_writer.h"
 
 #include "app/pictures/gnuplot.h"
 #include "calibration/validate/collective_data.h"
@@ -180,42 +179,6 @@ std::string collective_remarks(const CollectiveRun& run) {
   out += library_errors(run);
   if (!used.empty()) out += fmt::format("On the sizes that calibrated it: {}.\n", used);
   return out;
-}
-
-namespace {
-
-JsonWriter run_json(const CollectiveRun& run) {
-  JsonWriter out = {
-      {"schema", "tandem-collective-1"}, {"system", run.system},   {"kind", run.kind},
-      {"devices", run.devices},          {"library", run.library}, {"calibrated", !run.calibrated_by.empty()},
-      {"rows", JsonWriter::array()}};
-  for (const CollectiveLine& l : run.lines) {
-    JsonWriter row = {{"bytes", l.bytes},
-                      {"seconds", l.seconds},
-                      {"algbw_bytes_per_second", l.algbw},
-                      {"busbw_bytes_per_second", l.busbw},
-                      {"algorithm", l.choice.algorithm},
-                      {"protocol", l.choice.protocol}};
-    if (l.high > 0) row["seconds_interval"] = {{"low", l.low}, {"high", l.high}, {"level", 0.9}};
-    if (l.best > 0) row["best_seconds"] = l.best;
-    if (l.estimate > 0) row["library_seconds"] = l.estimate;
-    if (l.plain > 0) row["interpolated_seconds"] = l.plain;
-    if (l.measured > 0) {
-      row["measured_seconds"] = l.measured;
-      if (!run.calibrated_by.empty()) row["calibrates"] = l.calibrates;
-    }
-    out["rows"].push_back(std::move(row));
-  }
-  return out;
-}
-
-}  // namespace
-
-std::string collective_json(const std::vector<CollectiveRun>& runs) {
-  if (runs.size() == 1) return run_json(runs[0]).dump(2);
-  JsonWriter out = {{"schema", "tandem-collectives-1"}, {"runs", JsonWriter::array()}};
-  for (const CollectiveRun& run : runs) out["runs"].push_back(run_json(run));
-  return out.dump(2);
 }
 
 std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base) {

@@ -1,38 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Predicted collectives over sizes: as table, document and picture.
+// Predicted collectives over sizes: as table and picture.
 #include <string>
 #include <vector>
 
 #include "app/console/table.h"
-#include "sim/cost/link_cost.h"
-#include "sim/cost/link_profile.h"
+#include "calibration/collectives.h"
 
 namespace tandem::app {
-
-struct CollectiveLine {
-  int64_t bytes = 0;
-  double seconds = 0, algbw = 0, busbw = 0;  ///< bytes/s
-  double low = 0, high = 0;                  ///< seconds, 90 % interval; 0 if the library has none
-  double best = 0;                           ///< seconds that the links allow; 0 if no bound is known
-  LinkCost::Choice choice;
-  std::string trunk;        ///< the limiting link, if several nodes share it: "leaf0>spine1-0"
-  double trunk_busy = 0;    ///< share of the time that it is busy
-  int64_t trunk_nodes = 0;  ///< that share it
-  double measured = 0;      ///< seconds; 0 = none
-  double plain = 0;         ///< seconds by interpolation of the calibrating sizes only; 0 = none
-  double estimate = 0;      ///< seconds that the library itself expected; 0 = none
-  bool calibrates = false;  ///< the measured figure went into the correction
-};
-
-struct CollectiveRun {
-  std::string system, kind, library, source;
-  int64_t devices = 0;
-  double bus_factor = 1;  ///< bus bandwidth over algorithm bandwidth
-  Harness harness;
-  std::string calibrated_by;  ///< empty: stock figures alone
-  std::vector<CollectiveLine> lines;
-};
 
 /// A line for each size.
 Table collective_table(const CollectiveRun& run);
@@ -40,8 +15,6 @@ Table collective_table(const CollectiveRun& run);
 std::string collective_csv(const std::vector<CollectiveRun>& runs);
 /// Where the figures come from and, with measured ones, their errors.
 std::string collective_remarks(const CollectiveRun& run);
-/// {"schema": "tandem-collective-1", ...}; of several runs {"schema": "tandem-collectives-1", "runs": [...]}.
-std::string collective_json(const std::vector<CollectiveRun>& runs);
 /// <base>.png and <base>.svg: bus bandwidth over size, both logarithmic; predicted, bound and measured.
 std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base);
 

@@ -41,7 +41,7 @@ std::string find_root() {
   if (set != nullptr && *set != '\0') {
     root = set;
   } else {
-    for (const char* up : {"..", "../.."}) {
+    for (const char* up : {".", "..", "../.."}) {
       const fs::path installed = own_folder() / up / "share/tandem";
       if (!has_models(installed)) continue;
       root = installed.lexically_normal().string();

@@ -10,9 +10,9 @@
 namespace tandem::base {
 
 /// What set_data_root() said, else $TANDEM_DATA if set, else what is installed with the program or library
-/// that holds this code (../share/tandem or ../../share/tandem from its folder), else the source tree that it
-/// was built from. No trailing slash. Throws DeviceError, which names the folder, when no models are in it.
-/// Any thread may call it.
+/// that holds this code (share/tandem, ../share/tandem or ../../share/tandem from its folder), else the
+/// source tree that it was built from. No trailing slash. Throws DeviceError, which names the folder, when no
+/// models are in it. Any thread may call it.
 const std::string& data_root();
 /// For the whole process, before the first data_root(). Throws InputError after it, and where no models are
 /// in the folder.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <numeric>
 #include <tuple>
@@ -17,6 +18,25 @@ std::string Place::text() const {
   if (line > 0) out += fmt::format(":{}", line);
   if (line > 0 && column > 0) out += fmt::format(":{}", column);
   return out;
+}
+
+Place place_in(std::string_view message) {
+  /// The number after a colon at `from`, and where it ends; 0 where there is none.
+  const auto number = [&](std::size_t from) {
+    int value = 0;
+    const char* end = message.data() + message.size();
+    if (from >= message.size() || message[from] != ':') return std::pair{0, from};
+    const auto read = std::from_chars(message.data() + from + 1, end, value);
+    return read.ec == std::errc{} ? std::pair{value, static_cast<std::size_t>(read.ptr - message.data())}
+                                  : std::pair{0, from};
+  };
+  for (std::size_t at = message.find(':'); at != std::string_view::npos; at = message.find(':', at + 1)) {
+    const auto [line, after] = number(at);
+    const auto [column, end] = number(after);
+    if (line > 0 && message.substr(end).starts_with(": "))
+      return {std::make_shared<const std::string>(message.substr(0, at)), line, column};
+  }
+  return {};
 }
 
 InputError::InputError(const Place& place, const std::string& what)

@@ -20,6 +20,10 @@ struct Place {
   std::string text() const;
 };
 
+/// The place that a message begins with, as text() writes it: of "net.json:3:5: no ..." file, line and
+/// column. Unknown where it begins otherwise.
+Place place_in(std::string_view message);
+
 /// Bad input from a user or a file. Ends the program with exit code 3 and this message alone.
 class InputError : public std::runtime_error {
  public:

@@ -41,6 +41,11 @@ using namespace plan;
 using namespace sweep;
 using namespace exec;
 }  // namespace app
+namespace python {
+using namespace calibration;
+using namespace plan;
+using namespace sweep;
+}  // namespace python
 namespace tests {
 using namespace app;
 }

@@ -16,8 +16,7 @@ file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tandemConfig.cmake CONTENT
   "include(\${CMAKE_CURRENT_LIST_DIR}/tandemTargets.cmake)\n" @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/tandemConfig.cmake ${CMAKE_BINARY_DIR}/tandemConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem)
-foreach(folder models/zoo models/families models/import/hf models/import/hf/types topologies/systems topologies/devices topologies/import schemes/presets
-    schemes/recipes calibration/profiles calibration/data calibration/suite plan exec/data plots)
+foreach(folder IN LISTS TANDEM_DATA_FOLDERS ITEMS exec/data plots)
   install(DIRECTORY ${folder}/ DESTINATION ${data}/${folder}
     FILES_MATCHING PATTERN *.json PATTERN *.csv PATTERN *.gp)
 endforeach()

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/description.h"
 #include "models/layers/layer.h"
 
 namespace tandem::models {

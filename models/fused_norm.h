@@ -4,6 +4,7 @@
 // models.
 #include <vector>
 
+#include "models/description.h"
 #include "models/layers/layer.h"
 #include "models/slice.h"
 

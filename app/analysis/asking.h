@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Questions of the command line.
+#include "answers/asking.h"
 #include "answers/question.h"
 #include "app/console/cli.h"
 
@@ -8,18 +9,6 @@ namespace tandem::app {
 
 /// Data is opened by the executor's readers, profiles by calibration's; notes go to stderr unless --quiet.
 Hooks hooks(const Arguments& arguments);
-
-/// --question FILE with its help.
-Option question_flag();
-
-/// How a verb reads a question's file.
-struct FileRules {
-  /// Changes the file's options first; null: none.
-  void (*adapt)(Values& file) = nullptr;
-  /// Whether these values of the command line come after the file's instead of replacing them.
-  bool (*adds)(std::string_view option, const std::vector<std::string>& own) =
-      [](std::string_view option, const std::vector<std::string>&) { return option == "set"; };
-};
 
 /// For a verb with some of a question's options among its `flags`: its command line, and what the file of
 /// --question says where the command line is silent. A note names what the file says and the verb lacks.

@@ -7,7 +7,7 @@
 #include <cctype>
 #include <filesystem>
 
-#include "app/analysis/shell_line.h"
+#include "answers/shell_line.h"
 #include "base/json_writer.h"
 
 namespace tandem::app {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A plan as text, table and JSON.
+// A plan as text and table.
 #include <string>
 
 #include "app/console/table.h"
@@ -14,8 +14,5 @@ Table plan_table(const plan::PlanQuestion& question, const plan::Plan& plan, boo
 /// Table, how to train on the first, what decides, what is assumed, what is left out. Lines are at most
 /// `columns` wide (0: no limit), except commands.
 std::string plan_text(const plan::PlanQuestion& question, const plan::Plan& plan, int columns);
-
-/// A "tandem-plan-1" document (docs/formats/plan.schema.json).
-std::string plan_json(const plan::PlanQuestion& question, const plan::Plan& plan);
 
 }  // namespace tandem::app

@@ -15,6 +15,6 @@ std::vector<Option> sweep_flags();
 void check_database_out(const Arguments& arguments);
 
 /// What `tandem sweep` without a further word is asked. Throws UsageError and InputError.
-sweep::SweepQuestion sweep_question(const Arguments& arguments, const std::vector<Option>& flags);
+sweep::SweepQuestion sweep_question(const Arguments& arguments);
 
 }  // namespace tandem::app

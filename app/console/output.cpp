@@ -184,9 +184,6 @@ void Progress::tell() {
 
 Option format_flag() { return {"format", "text|json|csv|md", "default text"}; }
 Option out_flag() { return {"out", "FILE", "write the result to this file instead of stdout"}; }
-Option no_timeline_flag() {
-  return {"no-timeline", "", "leave the timeline out of JSON, most of a report's size"};
-}
 Option wide_flag() {
   return {
       "wide", "",

@@ -81,8 +81,6 @@ Option out_flag();
 Option quiet_flag();
 /// For verbs with tables.
 Option wide_flag();
-/// For verbs that write reports.
-Option no_timeline_flag();
 /// --format, checked against text, json, csv, md.
 std::string format_of(const Arguments& arguments);
 

@@ -48,16 +48,6 @@ std::string batch_text(const Graph& graph, int64_t batch, int64_t micro_batches)
                      micro_batches == 1 ? "" : "es");
 }
 
-std::string needs_text(const Report& r) {
-  const HostMemory& node = r.memory.node;
-  if (r.memory.needed() <= r.memory.capacity && !node.fits())
-    return fmt::format("needs {} of the host's {}", to_text(node.needed), to_text(node.capacity));
-  const double needs = gib(r.memory.needed()), has = gib(r.memory.capacity);
-  if (needs < 1.005 * has)  // "needs 80 of 80 GiB" would puzzle
-    return fmt::format("needs {} of {} MiB", grouped(1024 * needs), grouped(1024 * has));
-  return fmt::format("needs {} of {:.3g} GiB", grouped(needs), has);
-}
-
 std::string base_text(const std::vector<Report>& reports) {
   for (const Report& r : reports) {
     if (r.fits && r.scaling.base_devices > 1)

@@ -46,9 +46,6 @@ std::string beyond_perfect_text(const std::vector<Report>& reports);
 /// micro-batches a step".
 std::string batch_text(const Graph& graph, int64_t batch, int64_t micro_batches = 0);
 
-/// "needs 133 of 80 GiB".
-std::string needs_text(const Report& report);
-
 /// One row per report with plain numbers under names that carry their unit, for spreadsheets.
 std::string report_csv(const std::vector<Report>& reports);
 

@@ -3,21 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <revision.h>  // made by cmake/revision.cmake
 #include <Eigen/Core>
 #include <boost/version.hpp>
 
 #include "base/json_writer.h"
+#include "base/version.h"
 #include "sweep/database.h"
 
 namespace tandem::app {
-
-std::string version() { return TANDEM_VERSION; }
-
-std::string build_name() {
-  const std::string commit = TANDEM_COMMIT;
-  return commit.empty() ? version() : version() + " commit " + commit;
-}
 
 std::string version_page(bool json) {
   const std::pair<const char*, std::string> libraries[] = {
@@ -29,8 +22,7 @@ std::string version_page(bool json) {
       {"SQLite", sweep::sqlite_version()}};
   JsonWriter document = {
       {"schema", "tandem-version-1"}, {"version", version()}, {"compiler", TANDEM_COMPILER}};
-  const std::string commit = TANDEM_COMMIT;
-  if (!commit.empty()) document["commit"] = commit;
+  if (!commit().empty()) document["commit"] = commit();
   std::string names;
   for (const auto& [name, number] : libraries) {
     document["libraries"][name] = number;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "answers/question.h"
-#include "app/analysis/shell_line.h"
+#include "answers/shell_line.h"
 #include "base/data.h"
 #include "base/json_writer.h"
 #include "base/text.h"

@@ -2,7 +2,7 @@
 #include "app/serve/costs.h"
 
 #include "answers/question.h"
-#include "app/analysis/shell_line.h"
+#include "answers/shell_line.h"
 #include "base/json.h"
 
 namespace tandem::app {

@@ -11,9 +11,9 @@
 #include <system_error>
 #include <thread>
 
+#include "answers/recent.h"
 #include "app/page/page.h"
 #include "app/serve/costs.h"
-#include "app/serve/recent.h"
 #include "app/serve/site_lists.h"
 #include "base/data.h"
 #include "base/json_writer.h"

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "answers/question.h"
+#include "answers/shell_line.h"
 #include "app/analysis/job_files.h"
-#include "app/analysis/shell_line.h"
 #include "app/analysis/sweep_asking.h"
 #include "app/console/child.h"
 #include "app/console/output.h"
@@ -70,7 +70,7 @@ Arguments launched(const std::vector<std::string>& command) {
 void check_sweep(const Arguments& swept) {
   if (!swept.words().empty()) throw UsageError("only a sweep that answers can be launched");
   if (swept.has("shard")) throw UsageError("--shard is what the engine gives; leave it out");
-  const sweep::SweepQuestion q = sweep_question(swept, sweep_flags());
+  const sweep::SweepQuestion q = sweep_question(swept);
   sweep::check_grid(q.header.grid, q.hooks);
 }
 

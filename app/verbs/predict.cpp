@@ -164,7 +164,7 @@ void register_predict(Registry<Verb>& registry) {
                              format_flag(),
                              out_flag(),
                              no_timeline_flag(),
-                             {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
+                             reproducible_flag(),
                              wide_flag(),
                              quiet_flag()});
   registry.add(

@@ -94,14 +94,14 @@ std::string header_text(const sweep::SweepQuestion& q) {
 }
 
 /// Rank 0 has the file and says what is to be said; the others answer what it gives them.
-int answer_with_ranks(const Arguments& given, const std::vector<Option>& flags) {
+int answer_with_ranks(const Arguments& given) {
   constexpr std::chrono::minutes kPatience{10};
   const bool first = exec::ranks().rank == 0;
   std::optional<sweep::SweepQuestion> q;
   std::exception_ptr failed;
   std::string said;
   try {
-    q = sweep_question(given, flags);
+    q = sweep_question(given);
   } catch (const std::exception& error) {
     failed = std::current_exception();
     said = error.what();
@@ -213,8 +213,8 @@ const std::vector<std::string> kFurther = {"show", "export", "merge"};
 int run_sweep_verb(const Arguments& arguments) {
   const std::vector<Option> flags = sweep_flags();
   if (arguments.words().empty())
-    return exec::ranks().several() ? answer_with_ranks(arguments, flags)
-                                   : answer(arguments, sweep_question(arguments, flags));
+    return exec::ranks().several() ? answer_with_ranks(arguments)
+                                   : answer(arguments, sweep_question(arguments));
   const std::string& what = arguments.words()[0];
   if (what == "show") return show_sweep(arguments, flags);
   if (what == "export") return export_sweep(arguments, flags);

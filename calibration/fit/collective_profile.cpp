@@ -170,4 +170,14 @@ std::vector<CollectivePoint> every_second_size(const std::vector<CollectivePoint
   return out;
 }
 
+std::shared_ptr<const MeasuredCollectives> measured_collectives(const std::string& file) {
+  auto out = std::make_shared<MeasuredCollectives>();
+  for (const CollectiveProfile& profile : read_collective_profiles(Json::load(file))) {
+    out->all.push_back(profile.measured);
+    if (out->source.find(profile.source) == std::string::npos)
+      out->source += (out->source.empty() ? "" : ", ") + profile.source;
+  }
+  return out;
+}
+
 }  // namespace tandem::calibration

@@ -2,6 +2,7 @@
 #pragma once
 // A machine's own measured collectives, and what they change about predictions of other sizes.
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ void add(std::vector<CollectiveProfile>& profiles, CollectiveProfile more);
 std::string profiles_json(const std::vector<CollectiveProfile>& profiles);
 /// At least one. Throws InputError.
 std::vector<CollectiveProfile> read_collective_profiles(const Json& document);
+/// Those of a file, as a question takes them (answers::Hooks::read_collectives). Throws InputError.
+std::shared_ptr<const MeasuredCollectives> measured_collectives(const std::string& file);
 
 /// Plain interpolation of points (at least one), by logarithms of size and time; the first time holds below,
 /// the last bandwidth above.

@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "answers/advise.h"
+#include "answers/shell_line.h"
 #include "app/analysis/advice_text.h"
-#include "app/analysis/shell_line.h"
 #include "base/json.h"
 #include "sim/capacity.h"
 #include "tests/app/tool.h"

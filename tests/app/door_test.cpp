@@ -13,77 +13,20 @@ namespace {
 using ::testing::HasSubstr;
 using Options = tandem::Question::Options;
 
-/// Questions of every kind of scheme, split, memory and machine; switches have the value "true".
+/// Questions of every kind of scheme, split, memory and machine, which tests/python asks too; switches have
+/// the value "true".
 const std::vector<Options>& golden() {
-  static const std::vector<Options> all = {
-      {{"model", "vgg16"}, {"system", "v100-pcie-8x"}, {"scheme", "pytorch-ddp"}, {"precision", "fp16"}},
-      {{"model", "resnet50"}, {"system", "dgx1-v100"}, {"scheme", "horovod"}, {"devices", "8"}},
-      {{"model", "resnet50"},
-       {"system", "v100-pcie-8x"},
-       {"scheme", "parameter-server:mode=async"},
-       {"devices", "4"},
-       {"batch", "16"}},
-      {{"model", "bert-large"},
-       {"system", "dgx-a100"},
-       {"scheme", "deepspeed-zero2"},
-       {"batch", "4"},
-       {"precision", "bf16"},
-       {"optimizer", "adamw"},
-       {"devices", "8"},
-       {"recompute", "blocks"}},
-      {{"model", "gpt2"},
-       {"system", "dgx-a100"},
-       {"scheme", "megatron:tensor=2,pipeline=2,microbatches=4"},
-       {"batch", "2"},
-       {"precision", "bf16"},
-       {"optimizer", "adam"},
-       {"devices", "8"}},
-      {{"model", "gpt2"},
-       {"system", "dgx-a100"},
-       {"set", "nodes=2"},
-       {"scheme", "pytorch-fsdp"},
-       {"devices", "16"},
-       {"batch", "4"},
-       {"precision", "bf16"},
-       {"tokens", "1e9"},
-       {"mtbf", "50000h"}},
-      {{"model", "vgg16"}, {"system", "2080ti-pcie-8x"}, {"with-bridges", "2-3,4-5"}, {"devices", "4"}},
-      {{"model", "vgg16"},
-       {"system", "2080ti-nvlink-8x"},
-       {"without", "nvlink"},
-       {"place", "2,3"},
-       {"devices", "2"}},
-      {{"model", "resnet50"}, {"system", "v100-p100-pcie-16x"}, {"batch-split", "speed"}, {"devices", "16"}},
-      {{"model", "llama2-7b"},
-       {"system", "dgx-a100"},
-       {"batch", "1"},
-       {"precision", "bf16"},
-       {"optimizer", "adamw"},
-       {"adapter", "qlora:rank=16"},
-       {"devices", "1,8"}},
-      {{"model", "resnet50"},
-       {"system", "dgx1-v100"},
-       {"anchor", "350"},
-       {"devices", "1,8"},
-       {"jitter", "0.03"},
-       {"pauses", "every=60s,for=0.5s"},
-       {"iterations", "50"},
-       {"seed", "5"}},
-      {{"model", "lenet5"},
-       {"system", "dgx1-v100"},
-       {"scheme", "diloco:every=4"},
-       {"devices", "4"},
-       {"input", "synthetic"}},
-      {{"model", "resnet50"},
-       {"system", "dgx1-v100"},
-       {"staged", "true"},
-       {"epoch", "first"},
-       {"decode-workers", "4"},
-       {"prefetch", "2"},
-       {"devices", "8"}},
-      {{"model", "lenet5"}, {"system", "dgx1-v100"}, {"with", "2 lenet5 allreduce 16"}, {"devices", "4"}},
-      {{"model", "llama2-7b"}, {"system", "5090-2x"}, {"devices", "2"}},  // does not fit
-  };
+  static const std::vector<Options> all = [] {
+    using tandem::base::Json;
+    std::vector<Options> out;
+    const Json file = Json::load(TANDEM_ROOT "/tests/golden/questions.json");
+    for (const Json& question : file.at("questions").items()) {
+      out.emplace_back();
+      for (const auto& [name, value] : question.members())
+        out.back().emplace_back(name, value.kind() == Json::Kind::boolean ? "true" : value.as_text());
+    }
+    return out;
+  }();
   return all;
 }
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/analysis/compare_ops.h"
+#include "app/analysis/ops_text.h"
 #include "app/console/table.h"
 #include "base/text.h"
 #include "tests/app/svg.h"

@@ -14,8 +14,9 @@ namespace tandem::tests {
 namespace fs = std::filesystem;
 
 inline const std::map<std::string, int> kFloors = {
-    {"include", 0}, {"base", 0}, {"models", 1}, {"topologies", 1},  {"schemes", 2}, {"sim", 3},  {"exec", 3},
-    {"answers", 4}, {"plan", 5}, {"sweep", 5},  {"calibration", 6}, {"app", 7},     {"tests", 8}};
+    {"include", 0},     {"base", 0}, {"models", 1},  {"topologies", 1}, {"schemes", 2},
+    {"sim", 3},         {"exec", 3}, {"answers", 4}, {"plan", 5},       {"sweep", 5},
+    {"calibration", 6}, {"app", 7},  {"python", 7},  {"tests", 8}};
 
 /// The floors of the folders inside a room. The room's own folder is on top of these, unless it is named
 /// here. Folders that are not named hold components and count with the room's own folder.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/analysis/shell_line.h"
+#include "answers/shell_line.h"
 
 #include <algorithm>
 #include <cctype>
@@ -7,7 +7,7 @@
 
 #include "answers/question.h"
 
-namespace tandem::app {
+namespace tandem::answers {
 
 std::string predict_line(const Values& question) {
   std::vector<std::string> words = {"tandem", "predict"};
@@ -41,4 +41,4 @@ std::string shell_line(const std::vector<std::string>& words) {
   return out;
 }
 
-}  // namespace tandem::app
+}  // namespace tandem::answers

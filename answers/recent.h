@@ -10,14 +10,15 @@
 #include "answers/answer.h"
 #include "answers/question.h"
 
-namespace tandem::app {
+namespace tandem::answers {
 
 /// Keeps models, machines and compiled Programs of the last questions, so that one like these takes little
-/// more than its simulation. Any thread may call.
+/// more than its simulation. A question that names a file by its path is read each time. Any thread may
+/// call.
 class Recent {
  public:
   /// `timeline`: whether its reports have one. Throws as Question::of() does.
-  std::shared_ptr<const Question> question(const Values& values, bool timeline);
+  std::shared_ptr<const Question> question(const Values& values, bool timeline, const Hooks& hooks = {});
 
  private:
   static constexpr std::size_t kMost = 64;
@@ -27,4 +28,4 @@ class Recent {
   std::shared_ptr<Programs> programs_ = std::make_shared<Programs>();
 };
 
-}  // namespace tandem::app
+}  // namespace tandem::answers

@@ -6,7 +6,7 @@
 
 #include "answers/values.h"
 
-namespace tandem::app {
+namespace tandem::answers {
 
 /// `tandem predict` with those of a question's options that differ from the defaults, as a shell takes it; ""
 /// where the model or machine is a document without a file.
@@ -15,4 +15,4 @@ std::string predict_line(const Values& question);
 /// Quoted for a POSIX shell.
 std::string shell_line(const std::vector<std::string>& words);
 
-}  // namespace tandem::app
+}  // namespace tandem::answers

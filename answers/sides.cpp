@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/analysis/sides.h"
+#include "answers/sides.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace tandem::app {
+namespace tandem::answers {
 
 namespace {
 
@@ -34,9 +34,9 @@ Said read_said(std::string_view option, const std::string& text, std::size_t sid
   return {text[0], text.substr(2)};
 }
 
-std::vector<Said> all_said(const Arguments& arguments, std::string_view option, std::size_t sides) {
+std::vector<Said> all_said(const Values& values, std::string_view option, std::size_t sides) {
   std::vector<Said> out;
-  for (const std::string& text : arguments.all(option)) out.push_back(read_said(option, text, sides));
+  for (const std::string& text : values.all(option)) out.push_back(read_said(option, text, sides));
   return out;
 }
 
@@ -48,18 +48,17 @@ void add_change(System::Sets& sets, const std::pair<std::string, std::string>& c
 }
 
 /// --place chooses devices on all sides, unless it is the only difference.
-bool place_of_all(const Arguments& arguments) {
+bool place_of_all(const Values& values, bool alone) {
   for (const char* option : {"without", "swap", "with-bridges", "set-b"}) {
-    if (arguments.has(option)) return true;
+    if (values.has(option)) return true;
   }
-  return arguments.words().size() > 1;
+  return !alone;
 }
 
-void add_changes(const Arguments& arguments, std::vector<Side>& sides) {
-  const bool alone = arguments.words().size() == 1;
+void add_changes(const Values& values, bool alone, std::vector<Side>& sides) {
   /// `whom`: the side if the value names none; 0: all.
   const auto add = [&](const char* option, char whom, const auto& read) {
-    arguments.each(option, [&](const std::string& text) {
+    values.each(option, [&](const std::string& text) {
       const Said said = read_said(option, text, sides.size());
       const char meant = said.whom != 0 ? said.whom : whom;
       for (Side& side : sides) {
@@ -69,26 +68,26 @@ void add_changes(const Arguments& arguments, std::vector<Side>& sides) {
   };
   add("set", 0, [](const std::string& text) { return read_set(text, "set"); });
   for (const char* option : kBoard) {
-    const bool all = !alone || (option == std::string_view("place") && place_of_all(arguments));
+    const bool all = !alone || (option == std::string_view("place") && place_of_all(values, alone));
     add(option, all ? 0 : 'B', [&](const std::string& text) { return board_change(option, text); });
   }
   add("set-b", 'B', [](const std::string& text) { return read_set(text, "set-b"); });
 }
 
 /// The options of predict, this side's before those of all.
-Arguments own_arguments(const Arguments& arguments, char letter, std::size_t sides) {
-  Arguments out = arguments;
+Values own_values(const Values& values, char letter, std::size_t sides) {
+  Values out = values;
   for (const Option& flag : question_options()) {
-    if (flag.value.empty() || of_all(flag.name) || !arguments.has(flag.name)) continue;
+    if (flag.value.empty() || of_all(flag.name) || !values.has(flag.name)) continue;
     std::vector<std::string> own, common;
-    for (const Said& said : all_said(arguments, flag.name, sides)) {
+    for (const Said& said : all_said(values, flag.name, sides)) {
       if (said.whom == letter) own.push_back(said.value);
       if (said.whom == 0) common.push_back(said.value);
     }
     if (own.empty() || flag.repeatable) own.insert(own.begin(), common.begin(), common.end());
     if (own.size() > 1 && !flag.repeatable)
       throw UsageError(fmt::format("--{} is given twice for {}", flag.name, letter));
-    out = out.replaced(flag.name, own);
+    out.set(flag.name, own);
   }
   return out;
 }
@@ -111,7 +110,7 @@ void board_as_sets(Values& file) {
 }
 
 bool same(const Side& a, const Side& b) {
-  return a.system == b.system && a.sets == b.sets && a.arguments == b.arguments;
+  return a.system == b.system && a.sets == b.sets && a.values == b.values;
 }
 
 }  // namespace
@@ -124,7 +123,7 @@ FileRules rules_of_sides() {
 }
 
 Values values_of(const Side& side, const std::string& model) {
-  Values out = side.arguments;
+  Values out = side.values;
   if (out.all("model") != std::vector{model}) out.set("model", {model});
   if (out.text("system", "") != side.system) out.set("system", {side.system});
   for (const char* option : kBoard) out.set(option, {});
@@ -141,8 +140,7 @@ void let_sides_say(std::vector<Option>& flags) {
   }
 }
 
-std::vector<Side> read_sides(const Arguments& arguments) {
-  std::vector<std::string> systems = arguments.words();
+std::vector<Side> read_sides(const Values& values, std::vector<std::string> systems) {
   const bool alone = systems.size() == 1;
   if (alone) systems.push_back(systems.front());
   std::vector<Side> out(systems.size());
@@ -150,14 +148,14 @@ std::vector<Side> read_sides(const Arguments& arguments) {
     out[i] = {static_cast<char>('A' + i),
               systems[i],
               {},
-              own_arguments(arguments, static_cast<char>('A' + i), systems.size())};
-  add_changes(arguments, out);
+              own_values(values, static_cast<char>('A' + i), systems.size())};
+  add_changes(values, alone, out);
   if (alone && same(out[0], out[1]))
     throw UsageError(
         "one system is compared with a changed version: give --without, --with-bridges, --swap, --place or "
         "--set-b, or an option of B's such as --scheme B:horovod; or name a second system");
   for (std::size_t i = 1; i < out.size(); ++i) {
-    if (!out[i].sets.empty() && same(out[0], out[i]) && !arguments.has("set"))
+    if (!out[i].sets.empty() && same(out[0], out[i]) && !values.has("set"))
       throw UsageError(
           fmt::format("{} is the same as A with all changes: say to which side they apply, for example "
                       "--swap {}:device=rtx-4090",
@@ -166,4 +164,4 @@ std::vector<Side> read_sides(const Arguments& arguments) {
   return out;
 }
 
-}  // namespace tandem::app
+}  // namespace tandem::answers

@@ -6,7 +6,7 @@
 
 #include "answers/way_search.h"
 
-namespace tandem::app {
+namespace tandem::answers {
 
 /// A command, word by word, or why there is none.
 struct RunCommand {
@@ -14,9 +14,9 @@ struct RunCommand {
   std::string why_not;                    ///< "" where there are words
 };
 
-/// On this machine: on its GPUs if their backend is there, else on its cores; several nodes are emulated.
-RunCommand run_here(const Question& question, const Candidate& candidate, const Saver& saver);
+/// On this machine: on its GPUs if `gpus`, else on its cores; several nodes are emulated.
+RunCommand run_here(const Question& question, const Candidate& candidate, const Saver& saver, bool gpus);
 /// On the question's machine: on its GPUs, under mpirun where it has several nodes.
 RunCommand run_there(const Question& question, const Candidate& candidate, const Saver& saver);
 
-}  // namespace tandem::app
+}  // namespace tandem::answers

@@ -4,26 +4,25 @@
 #include <string>
 #include <vector>
 
+#include "answers/asking.h"
 #include "answers/question.h"
-#include "app/analysis/asking.h"
-#include "app/console/cli.h"
 #include "topologies/system.h"
 
-namespace tandem::app {
+namespace tandem::answers {
 
 /// One machine and its question.
 struct Side {
   char letter = 'A';
   std::string system;  ///< name or file
   System::Sets sets;
-  Arguments arguments;  ///< as of predict
+  Values values;  ///< as of predict
 };
 
-/// For a verb with question_options() and --set-b. A value may begin with the side it applies to
+/// Of the options of a comparison of these systems. A value may begin with the side it applies to
 /// ("B:device=t4", "A:1,2,4"); else it applies to all. A single system is compared with its changed version:
 /// then --without, --with-bridges and --swap are B's, and --place if it is the only change. Throws
 /// UsageError.
-std::vector<Side> read_sides(const Arguments& arguments);
+std::vector<Side> read_sides(const Values& values, std::vector<std::string> systems);
 
 /// How they read a question's file: it describes all sides, its machine with all changes, and what the
 /// command line says of one side leaves the file's value to the others.
@@ -35,4 +34,4 @@ Values values_of(const Side& side, const std::string& model);
 /// Makes the options in `flags` that may differ between sides repeatable.
 void let_sides_say(std::vector<Option>& flags);
 
-}  // namespace tandem::app
+}  // namespace tandem::answers

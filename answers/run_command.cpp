@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/analysis/run_command.h"
+#include "answers/run_command.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "exec/device/backend.h"
 #include "sim/bound/placement.h"
 
-namespace tandem::app {
+namespace tandem::answers {
 
 namespace {
 
@@ -58,14 +57,13 @@ void add_gpu_words(RunCommand& out, const Candidate& c) {
 
 }  // namespace
 
-RunCommand run_here(const Question& q, const Candidate& c, const Saver& saver) {
+RunCommand run_here(const Question& q, const Candidate& c, const Saver& saver, bool gpus) {
   RunCommand out = common(q, c, saver);
   if (out.words.empty()) return out;
   const int64_t nodes = make_cluster(q.system, c.devices).nodes;
   if (nodes > 1 && nodes <= kMostRunNodes && c.devices % nodes == 0)
     add_words(out, "nodes", std::to_string(nodes));
-  const Backend* cuda = backends_registry().find("cuda");
-  if (cuda != nullptr && cuda->missing().empty()) {
+  if (gpus) {
     add_gpu_words(out, c);
   } else {
     out.notes.push_back(
@@ -88,4 +86,4 @@ RunCommand run_there(const Question& q, const Candidate& c, const Saver& saver) 
   return out;
 }
 
-}  // namespace tandem::app
+}  // namespace tandem::answers

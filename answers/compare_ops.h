@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "app/console/table.h"
 #include "schemes/report/report.h"
 
-namespace tandem::app {
+namespace tandem::answers {
 
 /// Mean over the workers and iterations of a timeline, per iteration of one worker. An op missing on one side
 /// takes no time there.
@@ -26,12 +25,4 @@ struct OpComparison {
 /// Empty if either timeline is. Compares only workers; servers' rows have other names.
 OpComparison compare_ops(const Report& a, const Report& b);
 
-/// One row per op or lane; `names`: of the two sides, such as "predicted" and "executed".
-Table op_table(const std::vector<OpPair>& pairs, const std::string& a_name, const std::string& b_name,
-               std::size_t most);
-
-/// "Largest disagreement: backward conv2 (compute): executed 4.20 ms, predicted 3.10 ms (+35 %), 12 % of an
-/// iteration." Empty when there is nothing to compare.
-std::string largest_disagreement(const OpComparison& comparison, const Report& a, const Report& b);
-
-}  // namespace tandem::app
+}  // namespace tandem::answers

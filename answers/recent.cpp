@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/serve/recent.h"
+#include "answers/recent.h"
 
 #include <algorithm>
 #include <set>
 
-namespace tandem::app {
+namespace tandem::answers {
 
 namespace {
 
@@ -29,6 +29,17 @@ OptionPairs changes_to(const Values& to, const Values* from) {
   return out;
 }
 
+/// Whether a file that may change is named by its path.
+bool names_file(const Values& values) {
+  for (const Option& option : question_options()) {
+    for (const std::string& value : values.all(option.name)) {
+      const bool path = value.find('/') != std::string::npos || value.find(".json") != std::string::npos;
+      if (option.kind() == Option::Kind::text && path && !is_document(value)) return true;
+    }
+  }
+  return values.has("collective-profile") || values.has("data");
+}
+
 std::string setup_of(const Values& values) {
   std::string out;
   for (const Option& option : question_options()) {
@@ -41,7 +52,12 @@ std::string setup_of(const Values& values) {
 
 }  // namespace
 
-std::shared_ptr<const Question> Recent::question(const Values& values, bool timeline) {
+std::shared_ptr<const Question> Recent::question(const Values& values, bool timeline, const Hooks& hooks) {
+  if (names_file(values)) {
+    auto read = std::make_shared<Question>(Question::read(values, hooks));
+    read->timeline = timeline;
+    return read;
+  }
   const std::string setup = setup_of(values);
   std::shared_ptr<const Question> like;
   bool same = false;
@@ -52,8 +68,8 @@ std::shared_ptr<const Question> Recent::question(const Values& values, bool time
     if (same) std::rotate(at, at + 1, kept_.end());
     if (!kept_.empty()) like = kept_.back().second;
   }
-  auto out = std::make_shared<Question>(like ? like->with(changes_to(values, &like->given))
-                                             : Question::of(changes_to(values, nullptr)));
+  auto out = std::make_shared<Question>(like ? like->with(changes_to(values, &like->given), hooks)
+                                             : Question::of(changes_to(values, nullptr), hooks));
   out->programs = programs_;
   out->timeline = timeline;
   if (!same) {
@@ -64,4 +80,4 @@ std::shared_ptr<const Question> Recent::question(const Values& values, bool time
   return out;
 }
 
-}  // namespace tandem::app
+}  // namespace tandem::answers
