@@ -148,10 +148,14 @@ class WaySearch {
     });
     for (std::size_t i = 0; i < wave.size(); ++i) keep(wave[i], std::move(found[i]));
     const auto most = static_cast<std::size_t>(most_simulated());
-    search_.say(
-        fmt::format("{} ways left of {}, simulated {} of at most {} ...", waiting_.size(), all_.size(),
-                    simulated_, most),
-        std::min(1.0, static_cast<double>(simulated_) / static_cast<double>(std::max<std::size_t>(most, 1))));
+    const auto part = [](std::size_t done, std::size_t of) {
+      return static_cast<double>(done) / static_cast<double>(of);
+    };
+    const std::size_t decided = all_.size() - std::min(all_.size(), waiting_.size());
+    search_.say(fmt::format("{} ways left of {}, simulated {} of at most {} ...", waiting_.size(),
+                            all_.size(), simulated_, most),
+                std::min(1.0, std::max(part(static_cast<std::size_t>(simulated_), most),
+                                       part(decided, all_.size()))));
   }
 
   Refined refined(const Waiting& w) {

@@ -122,7 +122,7 @@ function lineChart(title, series, names, figures) {
         d: path(s.points.map((p) => [p.x, p.y]))}));
       if (s.guide) return;
       for (const p of s.points)
-        svg.append(tip(draw("circle", {class: "dot", cx: x.at(p.x), cy: y.at(p.y), r: 5, style: {fill: colour(i)}}),
+        svg.append(tip(draw("circle", {class: s.marked ? "point" : "dot", cx: x.at(p.x), cy: y.at(p.y), r: s.marked && !s.marked(p) ? 2 : 5, style: {fill: colour(i)}}),
           p.tip || `${s.title}\n${names.xText(p.x)}: ${names.yText(p.y)}`));
     });
     return svg;

@@ -111,6 +111,23 @@ function memoryBars(r) {
   return barTable(`Memory of a device by what is in it${r.fits ? "" : ": it does not fit"}`, rows, kMemory, figures, ["Role", "", "Needs"]);
 }
 
+/** Tensors in use as a device goes through the layers of a step. */
+function memoryOverStep(r) {
+  const role = (r.memory_by_role || []).find((x) => x.over_step && x.over_step.length);
+  if (!role) return null;
+  const steps = role.over_step, most = Math.max(...steps.map((p) => p.bytes)), peak = steps.findIndex((p) => p.bytes === most);
+  const several = steps.some((p) => p.micro_batch > 0);
+  const name = (p) => [p.pass, p.layer, several && p.layer ? `micro-batch ${p.micro_batch + 1}` : ""].filter(Boolean).join(", ");
+  const [unit, called] = most >= 2 ** 30 ? [2 ** 30, "GiB"] : [2 ** 20, "MiB"];
+  const begins = steps.map((p, i) => i).filter((i) => i === 0 || steps[i].pass !== steps[i - 1].pass);
+  const points = steps.map((p, i) => ({x: i, y: p.bytes / unit, tip: `${name(p)}\n${bytes(p.bytes)}${i === peak ? ", the peak" : ""}`}));
+  const figures = plainTable("Memory over a step", ["Pass", "Layer", ...(several ? ["Micro-batch"] : []), "Tensors in use"],
+    steps.map((p) => [p.pass, p.layer, ...(several ? [String(p.micro_batch + 1)] : []), bytes(p.bytes)]), [several ? 3 : 2]);
+  return lineChart(`Tensors in use over a step of a device (${role.role}), layer by layer; at the most ${bytes(most)} in ${name(steps[peak])}`,
+    [{title: "tensors in use", points, marked: (p) => p.x === peak}],
+    {x: several ? "passes, without micro-batches that repeat others" : "passes of the step, in their order", y: called, xText: (i) => begins.includes(i) ? steps[i].pass : "", yText: (v) => String(Number(v.toFixed(3))), xTicks: begins.slice(0, 12)}, figures);
+}
+
 /** One bar for each of [{name, share, more}], the longest as long as there is room. */
 function namedBars(title, list, text = percent) {
   if (!list || !list.length) return null;
@@ -189,7 +206,7 @@ function oneReport(e) {
     r.bottleneck?.explanation ? part("What limits it", make("p", {}, r.bottleneck.explanation),
       namedBars("Share of the step by kind of kernel", kernels), namedBars("Communication that is waited for, share of the step", exposed),
       namedBars("Waiting, share of the step", r.waiting_for)) : null,
-    part("Memory", memoryBars(r)),
+    part("Memory", memoryBars(r), memoryOverStep(r)),
     (r.links || []).length ? part("Links", linkMap(r)) : null,
     r.staleness?.max > 0 ? part("Staleness", stalenessChart(r)) : null,
     (r.timeline || []).length ? part("Timeline", timeline(r.timeline)) : null,

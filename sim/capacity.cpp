@@ -199,7 +199,8 @@ std::vector<RoleMemory> of_devices(const Request& p, const Simulation& simulatio
   const auto batches = simulation.batches(cluster);
   const auto sorts = models_of(p, cluster);
   if (sorts.size() == 1 && !batches)
-    return memory_by_role(simulation.work(), p.system->device(sorts[0].first), program, habits, most);
+    return memory_by_role(simulation.work(), p.system->device(sorts[0].first), program, habits, most,
+                          p.timeline);
   std::vector<RoleMemory> out;
   for (const DeviceSort& sort : sorts) {
     const Device& device = p.system->device(sort.first);
@@ -209,8 +210,8 @@ std::vector<RoleMemory> of_devices(const Request& p, const Simulation& simulatio
     Job job = p.job;
     if (batches) job.batch = samples;
     const Workload work = make_workload(job);
-    for (RoleMemory& row :
-         memory_by_role(work, device, batches ? *batches->programs.at(samples) : program, habits)) {
+    for (RoleMemory& row : memory_by_role(work, device, batches ? *batches->programs.at(samples) : program,
+                                          habits, kAnyMemory, p.timeline)) {
       row.devices = on_sort(program, row, sort);
       row.role += " on " + device.name;
       if (row.devices > 0) out.push_back(std::move(row));

@@ -137,7 +137,7 @@ std::string kubernetes_manifest(const JobFile& job) {
 
 std::string slurm_run_script(const JobFile& job) {
   return fmt::format(R"(#!/bin/sh
-# A Slurm job of {processes} process{es}, each on a machine of its own, which run together.
+# A Slurm job of {processes} process{es}, one on each machine, which run together.
 # Made by: {made_by}
 exec sbatch --job-name={name} --ntasks={processes} --ntasks-per-node=1 --open-mode=append{options} <<'RUN'
 #!/bin/sh

@@ -139,7 +139,10 @@ void Progress::show(std::string_view text, std::optional<double> share) {
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
   const bool other = share ? !share_ || *share < *share_ : share_ || text != text_;
-  if (other) began_ = now;
+  if (other) {
+    began_ = now;
+    first_share_ = share.value_or(0);
+  }
   if (other || share != share_) shown_ = now;
   text_ = text;
   share_ = share;
@@ -153,8 +156,9 @@ std::string Progress::time_words() const {
   const double passed = seconds(Clock::now() - began_);
   if (passed < kSoon) return "";
   if (!share_) return fmt::format(" · {} so far", duration_words(passed));
-  if (*share_ <= 0 || shown_ == began_) return fmt::format(" · {:.0f} %", 100 * *share_);
-  const double left = seconds(shown_ - began_) * (1 - *share_) / *share_ - seconds(Clock::now() - shown_);
+  if (*share_ <= first_share_ || shown_ == began_) return fmt::format(" · {:.0f} %", 100 * *share_);
+  const double left =
+      seconds(shown_ - began_) * (1 - *share_) / (*share_ - first_share_) - seconds(Clock::now() - shown_);
   return fmt::format(" · {:.0f} %, {} left", 100 * *share_, duration_words(std::max(left, 0.0)));
 }
 

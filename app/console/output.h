@@ -71,6 +71,7 @@ class Progress {
   bool end_ = false;
   std::string text_;
   std::optional<double> share_;
+  double first_share_ = 0;                             ///< when the work began to be shown
   Clock::time_point began_ = start_, shown_ = start_;  ///< the work; its share
   std::thread teller_;
 };

@@ -178,7 +178,7 @@ void register_launch(Registry<Verb>& registry) {
            "The sweep is checked first, so that a wrong name is found here. Each shard has its own file next "
            "to the sweep's --out, in a folder that all machines share. However often a shard is started, the "
            "result is the same; the merge says which shards lack cells, and its exit code is then 1.\n\n"
-           "Of a run names and counts are checked first. Slurm puts each process on a machine of its own "
+           "Names and counts of a run are checked first. Slurm puts one process on each machine "
            "(--option=--ntasks-per-node=2: two) and lets them join by PMIx; Kubernetes needs the MPI "
            "Operator "
            "for several, and an image with sshd and mpirun.\n\n"

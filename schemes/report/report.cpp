@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 #include "base/json_writer.h"
+#include "schemes/report/memory_json.h"
 
 namespace tandem::schemes {
 
@@ -57,17 +58,6 @@ JsonWriter staleness_json(const Report& report) {
       {"mean", h.mean()}, {"p95", h.quantile(0.95)}, {"max", h.max()}, {"histogram", bins_json(h)}};
   for (const Histogram& worker : report.staleness.by_worker)
     out["by_worker"].push_back({{"mean", worker.mean()}, {"histogram", bins_json(worker)}});
-  return out;
-}
-
-JsonWriter memory_json(const MemoryUse& m) {
-  JsonWriter out = {
-      {"parameters", m.parameters.n},   {"gradients", m.gradients.n}, {"optimizer", m.optimizer.n},
-      {"activations", m.activations.n}, {"workspace", m.workspace.n}, {"buffers", m.buffers.n},
-      {"total", m.total().n},           {"reserved", m.reserved.n},   {"nvidia_smi", m.nvidia_smi.n},
-      {"capacity", m.capacity.n},       {"fits", m.may_fit()},        {"barely_fits", m.barely_fits()}};
-  if (m.within_error()) out["within_error"] = true;
-  if (m.host.n > 0) out["host"] = m.host.n;
   return out;
 }
 
@@ -219,10 +209,7 @@ JsonWriter head_json(const Report& r) {
   for (const Remedy& remedy : r.remedies) out["remedies"].push_back(remedy_json(remedy));
   out["memory_bytes_per_device"] = memory_json(r.memory);
   if (r.memory.node.needed.n > 0) out["host_memory_bytes"] = host_memory_json(r.memory.node);
-  out["memory_by_role"] = JsonWriter::array();
-  for (const RoleMemory& role : r.memory_by_role)
-    out["memory_by_role"].push_back(
-        {{"role", role.role}, {"devices", role.devices}, {"memory", memory_json(role.memory)}});
+  out["memory_by_role"] = roles_json(r.memory_by_role);
   return out;
 }
 
@@ -299,8 +286,6 @@ const Json& part(const Json& document, std::string_view key) {
   return found == nullptr || found->kind() == Json::Kind::null ? none : *found;
 }
 
-Bytes bytes_of(const Json& object, std::string_view key) { return {object.integer(key, 0, 0)}; }
-
 std::vector<std::string> texts(const Json& document, std::string_view key) {
   std::vector<std::string> out;
   if (const Json* list = document.find(key)) {
@@ -354,13 +339,6 @@ void read_head(Report& r, const Json& d) {
   r.scaling.base_devices = d.integer("speedup_base_devices", 1, 1);
 }
 
-MemoryUse read_memory(const Json& m) {
-  return {bytes_of(m, "parameters"),  bytes_of(m, "gradients"), bytes_of(m, "optimizer"),
-          bytes_of(m, "activations"), bytes_of(m, "workspace"), bytes_of(m, "buffers"),
-          bytes_of(m, "capacity"),    bytes_of(m, "reserved"),  bytes_of(m, "nvidia_smi"),
-          bytes_of(m, "host")};
-}
-
 void read_links(Report& r, const Json& d) {
   if (const Json* links = d.find("links")) {
     for (const Json& l : links->items())
@@ -397,9 +375,7 @@ void read_shares(Report& r, const Json& d) {
                      {capacity.kind() == Json::Kind::null ? 0 : capacity.as_int(0)}};
   }
   if (const Json* roles = d.find("memory_by_role")) {
-    for (const Json& role : roles->items())
-      r.memory_by_role.push_back(
-          {role.at("role").as_text(), role.at("devices").as_int(0), read_memory(role.at("memory"))});
+    r.memory_by_role = read_roles(*roles);
     for (RoleMemory& role : r.memory_by_role) role.memory.node = r.memory.node;
   }
   const Json& b = part(d, "bottleneck");

@@ -75,11 +75,23 @@ struct MemoryUse {
   static constexpr double kMeanError = 0.08, kMeanAbove = 0.03;
 };
 
+/// A layer's forward or backward pass of a micro-batch, or the update, in the order that a device makes them.
+struct MemoryPoint {
+  std::string pass;  ///< "forward", "backward", "update"
+  int64_t micro_batch = 0;
+  std::string layer;  ///< "" of the update
+  Bytes bytes;        ///< of tensors in use, at the most
+  bool operator==(const MemoryPoint&) const = default;
+};
+
 /// Of each device of a role.
 struct RoleMemory {
   std::string role;
   int64_t devices = 1;
   MemoryUse memory;
+  /// A step, where it was asked for, of the role that needs most. Of several hundred passes neighbours are
+  /// one point, the one with the most.
+  std::vector<MemoryPoint> over_step = {};
 };
 
 /// Where worker 0's wall time goes; the sum is 1. All but `compute` are what its compute lane stood still

@@ -78,6 +78,7 @@ CachingAllocator::Handle CachingAllocator::allocate(Bytes wanted) {
   blocks_[index].free = false;
   allocated_ += blocks_[index].size;
   peak_allocated_ = std::max(peak_allocated_, allocated_);
+  high_ = std::max(high_, allocated_);
   return index;
 }
 

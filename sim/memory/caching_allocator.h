@@ -31,8 +31,14 @@ class CachingAllocator {
 
   Bytes allocated() const { return {allocated_}; }            ///< of blocks in use now
   Bytes peak_allocated() const { return {peak_allocated_}; }  ///< torch.cuda.max_memory_allocated()
-  Bytes reserved() const { return {reserved_}; }              ///< of all segments now
-  Bytes peak_reserved() const { return {peak_reserved_}; }    ///< torch.cuda.max_memory_reserved()
+  /// The most that was in use since this was last called.
+  Bytes take_high() {
+    const Bytes out{high_};
+    high_ = allocated_;
+    return out;
+  }
+  Bytes reserved() const { return {reserved_}; }            ///< of all segments now
+  Bytes peak_reserved() const { return {peak_reserved_}; }  ///< torch.cuda.max_memory_reserved()
   bool exceeded() const { return exceeded_; }
 
  private:
@@ -50,7 +56,7 @@ class CachingAllocator {
   void drop(uint32_t index);
   Pool& pool(bool small) { return pools_[small ? 0 : 1]; }
 
-  int64_t limit_, allocated_ = 0, peak_allocated_ = 0, reserved_ = 0, peak_reserved_ = 0;
+  int64_t limit_, allocated_ = 0, peak_allocated_ = 0, high_ = 0, reserved_ = 0, peak_reserved_ = 0;
   bool exceeded_ = false;
   std::vector<Block> blocks_;
   std::vector<uint32_t> unused_;  ///< indices of dropped blocks

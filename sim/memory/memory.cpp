@@ -44,7 +44,23 @@ bool has_master(const Program& program) {
   });
 }
 
-MemoryUse use(WalkInput in, const Device& device) {
+constexpr std::size_t kMostPoints = 400;
+
+/// At most kMostPoints: of neighbours the one with the most.
+std::vector<schemes::MemoryPoint> fewer(std::vector<schemes::MemoryPoint> points) {
+  const std::size_t together = (points.size() + kMostPoints - 1) / kMostPoints;
+  if (together < 2) return points;
+  std::vector<schemes::MemoryPoint> out;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (i % together == 0)
+      out.push_back(std::move(points[i]));
+    else if (points[i].bytes > out.back().bytes)
+      out.back() = std::move(points[i]);
+  }
+  return out;
+}
+
+RoleMemory use(std::string role, int64_t devices, WalkInput in, const Device& device) {
   const bool gpu = device.kind == Device::Kind::gpu;
   const Program& program = *in.program;
   const int64_t workers = program.grid.axes.empty() ? program.roles[0].mesh.size() : program.grid.size();
@@ -66,7 +82,7 @@ MemoryUse use(WalkInput in, const Device& device) {
   m.reserved = gpu ? w.peak_reserved : w.peak_allocated;
   m.nvidia_smi = m.reserved + outside;
   m.capacity = device.usable;
-  return m;
+  return {std::move(role), devices, m, fewer(std::move(w.over_step))};
 }
 
 /// `work` of the whole model, with the layers that devices of that role hold.
@@ -88,7 +104,7 @@ Graph divided(const Workload& work, const Program& program) {
 
 /// Of a model that is split: each role holds a slice of it.
 std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, const Program& program,
-                                  const MemoryHabits& habits, Bytes most) {
+                                  const MemoryHabits& habits, Bytes most, bool over_step) {
   std::vector<RoleMemory> out;
   const Graph whole = divided(work, program);
   std::vector<uint32_t> roles;
@@ -100,29 +116,45 @@ std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, co
     const Role& role = program.roles[r];
     if (!out.empty() && out.back().memory.needed() > most) break;
     const RoleWork part(work, whole, role);
-    out.push_back({role.name, role.mesh.size(),
-                   use({&part.work, &program, r, habits, {}, CachingAllocator::kEndless, 0}, device)});
+    out.push_back(use(role.name, role.mesh.size(),
+                      {&part.work, &program, r, habits, {}, CachingAllocator::kEndless, 0, over_step},
+                      device));
   }
   return out;
+}
+
+std::vector<RoleMemory> of_roles(const Workload& work, const Device& device, const Program& program,
+                                 const MemoryHabits& habits, Bytes most, bool over_step) {
+  if (!program.grid.axes.empty()) return of_stages(work, device, program, habits, most, over_step);
+  WalkInput in{&work, &program, 0, habits, {}, CachingAllocator::kEndless, 0, over_step};
+  const Role& workers = program.roles[0];
+  if (!has_master(program)) return {use(workers.name, workers.mesh.size(), in, device)};
+  in.gathers = workers.mesh.size();
+  RoleMemory master = use("master", 1, in, device);
+  in.gathers = -1;
+  return {std::move(master), use("replica", workers.mesh.size() - 1, in, device)};
+}
+
+/// Whether b needs more, or lacks more.
+bool needs_less(const RoleMemory& a, const RoleMemory& b) {
+  return a.memory.needed() - a.memory.capacity < b.memory.needed() - b.memory.capacity;
 }
 
 }  // namespace
 
 std::vector<RoleMemory> memory_by_role(const Workload& work, const Device& device, const Program& program,
-                                       const MemoryHabits& habits, Bytes most) {
-  if (!program.grid.axes.empty()) return of_stages(work, device, program, habits, most);
-  WalkInput in{&work, &program, 0, habits, {}, CachingAllocator::kEndless, 0};
-  const Role& workers = program.roles[0];
-  if (!has_master(program)) return {{workers.name, workers.mesh.size(), use(in, device)}};
-  in.gathers = workers.mesh.size();
-  RoleMemory master{"master", 1, use(in, device)};
-  in.gathers = -1;
-  return {master, {"replica", workers.mesh.size() - 1, use(in, device)}};
+                                       const MemoryHabits& habits, Bytes most, bool over_step) {
+  std::vector<RoleMemory> out = of_roles(work, device, program, habits, most, over_step);
+  const auto most_needed = std::max_element(out.begin(), out.end(), needs_less);
+  for (auto row = out.begin(); row != out.end(); ++row) {
+    if (row != most_needed) row->over_step.clear();
+  }
+  return out;
 }
 
 Bytes kept_by_forward(const Workload& work, const Program& program, const MemoryHabits& habits) {
   const auto of = [&](const Workload& part) {
-    const WalkInput in{&part, &program, 0, habits, {}, CachingAllocator::kEndless, 0};
+    const WalkInput in{&part, &program, 0, habits, {}, CachingAllocator::kEndless, 0, false};
     return Walk(in).kept_by_forward();
   };
   if (program.grid.axes.empty()) return of(work);
@@ -130,10 +162,7 @@ Bytes kept_by_forward(const Workload& work, const Program& program, const Memory
 }
 
 MemoryUse largest(const std::vector<RoleMemory>& roles) {
-  const auto less = [](const RoleMemory& a, const RoleMemory& b) {
-    return a.memory.needed() - a.memory.capacity < b.memory.needed() - b.memory.capacity;
-  };
-  return std::max_element(roles.begin(), roles.end(), less)->memory;
+  return std::max_element(roles.begin(), roles.end(), needs_less)->memory;
 }
 
 MemoryUse device_memory(const Workload& work, const Device& device, const Program& program,

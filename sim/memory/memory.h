@@ -17,10 +17,11 @@ inline constexpr Bytes kAnyMemory{INT64_MAX};
 /// offers decides whether it fits; an allocator gives cached segments back before it fails, and so does the
 /// model. `activations` is what lies beyond the other parts at the peak: where backward frees them while
 /// gradients are made, gradients take their room. Figures of contexts: sim/memory/memory.cpp. `program`: of
-/// all devices. Of pipeline stages none behind the first that needs more than `most`; the last one comes
-/// second then. O(layers log layers).
+/// all devices. `over_step`: RoleMemory::over_step of the role that needs most. Of pipeline stages none
+/// behind the first that needs more than `most`; the last one comes second then. O(layers log layers).
 std::vector<RoleMemory> memory_by_role(const Workload& work, const Device& device, const Program& program,
-                                       const MemoryHabits& habits = {}, Bytes most = kAnyMemory);
+                                       const MemoryHabits& habits = {}, Bytes most = kAnyMemory,
+                                       bool over_step = false);
 /// What a forward pass over `work`'s batch leaves for its backward pass on a device of the first role,
 /// whatever else that holds. `program`: of all devices. O(layers).
 Bytes kept_by_forward(const Workload& work, const Program& program, const MemoryHabits& habits = {});

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "schemes/report/report.h"
 #include "schemes/setup/memory_habits.h"
 #include "schemes/setup/scheme.h"
 #include "sim/memory/caching_allocator.h"
@@ -23,6 +24,7 @@ struct WalkInput {
   /// Under one process that drives all devices: 0 apart, or how many devices the master gathers from (on
   /// itself), or -1 on the others, which hold replicas for one step.
   int64_t gathers = 0;
+  bool over_step = false;  ///< keep WalkResult::over_step
 };
 
 /// Each of these at its largest; they need not be so at once, but where the peak is low in activations the
@@ -32,6 +34,8 @@ struct WalkResult {
   Bytes host;  ///< in the host's memory, what is offloaded
   Bytes peak_allocated, peak_reserved;
   bool exceeded = false;  ///< the limit
+  std::vector<schemes::MemoryPoint> over_step =
+      {};  ///< of the second step, without micro-batches that repeat others
 };
 
 /// A stage of a pipeline holds what its ops have forwarded and not yet gone back over. Two steps: the first
@@ -126,6 +130,7 @@ class Walk {
   void sum_whole(int64_t count, bool first);
   void step();
   void update();
+  void tell(const char* pass, uint32_t layer);
   void make_state(const Parameter& p);
   void offload_update();
   void read_owners();
@@ -190,6 +195,7 @@ class Walk {
   std::vector<bool> there_;        // [layer]: gradients of its parameters are
   std::map<const Parameter*, int64_t>
       owned_;  // where devices own keys: elements that the fullest one updates
+  std::vector<schemes::MemoryPoint> over_step_;
   bool state_ = false, buckets_ = false, stepped_ = false;
   int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0, host_bytes_ = 0;
 };

@@ -169,6 +169,18 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.find(".cards strong")[0].text, f"{rate:,.0f}")
         self.assertEqual(len(self.find("svg .dot")), len(reports))
 
+    def test_memory_over_a_step_reaches_the_peak(self):
+        self.open("predict")
+        report = document("predict")["reports"][-1]
+        role = next(r for r in report["memory_by_role"] if "over_step" in r)
+        peak = max(p["bytes"] for p in role["over_step"])
+        self.assertEqual(peak, role["memory"]["total"])
+        self.assertEqual(len(self.find("svg .point")), len(role["over_step"]))
+        rows = self.browser.execute_script("""
+          const table = [...document.querySelectorAll("table")].find((t) => t.caption?.textContent.startsWith("Memory over a step"));
+          return [...table.tBodies[0].rows].map((r) => [...r.cells].map((c) => c.textContent));""")
+        self.assertEqual([row[:2] for row in rows], [[p["pass"], p["layer"]] for p in role["over_step"]])
+
     def test_a_report_that_is_chosen_is_shown_in_full(self):
         self.open("predict")
         for i, report in enumerate(document("predict")["reports"]):

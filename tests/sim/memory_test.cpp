@@ -26,7 +26,7 @@ struct Asked {
   const char* offload = "off";
 };
 
-std::vector<RoleMemory> roles(const Graph& graph, const Asked& a) {
+std::vector<RoleMemory> roles(const Graph& graph, const Asked& a, bool over_step = false) {
   const Workload work = make_workload(graph, a.batch, a.precision, optimizer(a.optimizer), false, a.recompute,
                                       parse_offload(a.offload, {}));
   const ResolvedScheme scheme = resolve_scheme(a.scheme, {});
@@ -34,7 +34,7 @@ std::vector<RoleMemory> roles(const Graph& graph, const Asked& a) {
   settings.insert(settings.end(), a.habits.begin(), a.habits.end());
   return memory_by_role(work, Device::load(a.device),
                         scheme.scheme->compile(work, {a.devices, 1, a.devices}, scheme.options),
-                        memory_habits(settings, "memory", {}));
+                        memory_habits(settings, "memory", {}), kAnyMemory, over_step);
 }
 
 MemoryUse memory(const Graph& graph, const Asked& a) { return largest(roles(graph, a)); }
@@ -77,6 +77,42 @@ TEST(Memory, PeakOfAChainByHand) {
   EXPECT_EQ(peak(a), 5 + 5 + 10 + 5);
   a.habits = {{"update", "fused"}};
   EXPECT_EQ(peak(a), 5 + 5 + 10);
+}
+
+/// Weights 5; then a, gelu(a) and y in forward; in backward, beside y, which a variable holds, the gradient
+/// of y (mse); those of gelu(a) and of 4 of weights; that of a once gelu(a) and the gradient of y are gone;
+/// then, without a and the gradient of gelu(a), that of 1 of weights. The update finds weights and their
+/// gradients.
+TEST(Memory, OverAStepOfAChainByHand) {
+  const Graph graph = chain();
+  const Asked a{.optimizer = "none", .batch = 1024, .device = "generic-cpu"};
+  const auto rows = roles(graph, a, true);
+  std::vector<std::tuple<std::string, std::string, int64_t>> found;
+  for (const MemoryPoint& p : rows.at(0).over_step) found.emplace_back(p.pass, p.layer, p.bytes.n / kMiB);
+  const auto name = [&](std::size_t i) { return graph.layers()[i + 1].name; };
+  const std::vector<std::tuple<std::string, std::string, int64_t>> expected = {
+      {"forward", name(0), 5 + 4},   {"forward", name(1), 5 + 8},   {"forward", name(2), 5 + 12},
+      {"forward", name(3), 5 + 12},  {"backward", name(3), 5 + 16}, {"backward", name(2), 5 + 24},
+      {"backward", name(1), 5 + 20}, {"backward", name(0), 5 + 17}, {"update", "", 10}};
+  EXPECT_EQ(found, expected);
+  EXPECT_TRUE(roles(graph, a).at(0).over_step.empty()) << "unless asked for";
+}
+
+TEST(Memory, OverAStepReachesThePeak) {
+  for (const char* model : {"resnet50", "gpt2", "lstm-ptb-small"}) {
+    for (const char* scheme : {"allreduce", "zero:stage=3", "hybrid:pipeline=2,microbatches=600"}) {
+      const auto rows = roles(Graph::load(model), {.scheme = scheme, .devices = 2, .batch = 2}, true);
+      int64_t most = 0, told = 0;
+      for (const RoleMemory& row : rows) {
+        if (row.over_step.empty()) continue;
+        ++told;
+        EXPECT_LE(row.over_step.size(), 400U);
+        for (const MemoryPoint& p : row.over_step) most = std::max(most, p.bytes.n);
+        EXPECT_EQ(most, row.memory.total().n) << model << " " << scheme;
+      }
+      EXPECT_EQ(told, 1) << "of the role that needs most";
+    }
+  }
 }
 
 TEST(Memory, PartsAddUpToThePeak) {
