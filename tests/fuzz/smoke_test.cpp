@@ -29,7 +29,8 @@ constexpr Target kTargets[] = {
     {"nccl_xml", fuzz::nccl_xml},     {"options", fuzz::options},     {"report", fuzz::report},
     {"system", fuzz::system},         {"hf_config", fuzz::hf_config}, {"topo_m", fuzz::topo_m},
     {"units", fuzz::units},           {"image", fuzz::image},         {"record_file", fuzz::record_file},
-    {"question", fuzz::question},     {"offers", fuzz::offers},       {"site", fuzz::site}};
+    {"question", fuzz::question},     {"offers", fuzz::offers},       {"site", fuzz::site},
+    {"sweep_file", fuzz::sweep_file}};
 constexpr int kMutations = 2000;
 
 std::vector<std::string> corpus(const std::string& target) {

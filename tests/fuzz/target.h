@@ -24,6 +24,7 @@ void record_file(std::string_view bytes);
 void question(std::string_view bytes);
 void report(std::string_view bytes);
 void site(std::string_view bytes);
+void sweep_file(std::string_view bytes);
 void system(std::string_view bytes);
 void hf_config(std::string_view bytes);
 void topo_m(std::string_view bytes);
