@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records the training step of a script that runs with PyTorch: its rate, operators, memory, collectives and versions.
+
+From a script that has a function for a step::
+
+    tandem.record(step, samples=64, out="here.json")
+
+or around one that has not; its optimiser's steps are the marks::
+
+    python -m tandem.record --samples 64 --out here.json train.py --epochs 1
+
+Of the script nothing is kept: no data, no path, no argument, no name of a host or of a user. What is kept is printed.
+"""
+import argparse
+import collections
+import datetime
+import json
+import os
+import platform
+import runpy
+import statistics
+import sys
+import time
+
+SCHEMA = "tandem-record-1"
+PROFILED = 3  # steps, besides those that are timed
+
+
+def _synchronise(torch):
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _activities(torch):
+    kinds = torch.profiler.ProfilerActivity
+    return [kinds.CPU] + ([kinds.CUDA] if torch.cuda.is_available() else [])
+
+
+def _host_memory():
+    """The most that the process has held, in bytes."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _processor():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+        return names[0] if names else platform.machine()
+    except OSError:
+        return platform.machine()
+
+
+def _clocks():
+    """MHz now of the first GPU's processors and memory, where nvidia-smi tells."""
+    import subprocess
+
+    query = ["nvidia-smi", "-i", "0", "--query-gpu=clocks.sm,clocks.mem,driver_version,power.limit",
+             "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    words = [word.strip() for word in said.splitlines()[0].split(",")]
+    return dict(zip(("sm_mhz", "memory_mhz", "driver", "power_limit_watts"), words)) if len(words) == 4 else {}
+
+
+def _machine(torch):
+    out = {"processor": _processor(), "cores": len(os.sched_getaffinity(0)), "threads": torch.get_num_threads(),
+           "devices": []}
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            about = torch.cuda.get_device_properties(index)
+            out["devices"].append({"name": about.name, "memory_bytes": about.total_memory})
+        out.update(_clocks())
+    return out
+
+
+def _versions(torch):
+    out = {"python": platform.python_version(), "torch": torch.__version__}
+    if torch.version.cuda:
+        out["cuda"] = torch.version.cuda
+        out["cudnn"] = str(torch.backends.cudnn.version())
+        try:
+            out["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+        except (AttributeError, RuntimeError):
+            pass
+    if getattr(torch.version, "hip", None):
+        out["hip"] = torch.version.hip
+    return out
+
+
+def _ranks(torch):
+    group = torch.distributed
+    if not (group.is_available() and group.is_initialized()):
+        return {"rank": 0, "world_size": 1}
+    return {"rank": group.get_rank(), "world_size": group.get_world_size(), "backend": group.get_backend()}
+
+
+def _operators(profile):
+    """By name, the longest first; seconds of one step, without those of operators that they call."""
+    rows = []
+    for event in profile.key_averages():
+        device = getattr(event, "self_device_time_total", getattr(event, "self_cuda_time_total", 0))
+        if event.key.startswith(("ProfilerStep", "Optimizer.")):
+            continue
+        rows.append({"name": event.key[:120], "count": event.count / PROFILED,
+                     "host_seconds": event.self_cpu_time_total * 1e-6 / PROFILED,
+                     "device_seconds": device * 1e-6 / PROFILED})
+    rows.sort(key=lambda row: -(row["device_seconds"] or row["host_seconds"]))
+    return rows[:60]
+
+
+def _collectives(profile):
+    """What the process group was asked for, with its sizes where the profiler kept shapes."""
+    found = collections.Counter()
+    for event in profile.events():
+        if event.name != "record_param_comms" and not event.name.startswith(("nccl:", "gloo:")):
+            continue
+        if ":" not in event.name:
+            continue
+        shapes = [shape for shape in (event.input_shapes or []) if shape]
+        elements = 0
+        for shape in shapes[:1]:
+            elements = 1
+            for size in shape:
+                elements *= size if isinstance(size, int) else 0
+        found[(event.name.split(":", 1)[1], elements)] += 1
+    return [{"kind": kind, "elements": elements or None, "count": count / PROFILED}
+            for (kind, elements), count in sorted(found.items())]
+
+
+def _memory(torch):
+    out = {"host_bytes": _host_memory()}
+    if torch.cuda.is_available():
+        out["allocated_bytes"] = torch.cuda.max_memory_allocated()
+        out["reserved_bytes"] = torch.cuda.max_memory_reserved()
+    return out
+
+
+class _Recording:
+    """Called at the end of each step: leaves out `warmup`, times `steps` and profiles PROFILED more."""
+
+    def __init__(self, warmup, steps):
+        import torch
+
+        if steps < 2:
+            raise ValueError("a record takes two steps at least")
+        self.torch, self.warmup, self.steps = torch, warmup, steps
+        self.count, self.lengths, self.profile = 0, [], None
+        self.last = None
+
+    def end_of_step(self):
+        """True when all is known."""
+        _synchronise(self.torch)
+        now = time.perf_counter()
+        self.count += 1
+        if self.warmup < self.count <= self.warmup + self.steps and self.last is not None:
+            self.lengths.append(now - self.last)
+        if self.count == self.warmup and self.torch.cuda.is_available():
+            self.torch.cuda.reset_peak_memory_stats()
+        if self.count == self.warmup + self.steps:
+            self.memory = _memory(self.torch)
+            self.profile = self.torch.profiler.profile(activities=_activities(self.torch), record_shapes=True)
+            self.profile.__enter__()
+        if self.count == self.warmup + self.steps + PROFILED:
+            self.profile.__exit__(None, None, None)
+            return True
+        self.last = time.perf_counter()
+        return False
+
+    def document(self, samples, name):
+        ordered = sorted(self.lengths)
+        median = statistics.median(ordered)
+        ranks = _ranks(self.torch)
+        out = {"schema": SCHEMA, "name": name, "date": datetime.date.today().isoformat(), **ranks,
+               "machine": _machine(self.torch), "versions": _versions(self.torch),
+               "step_seconds": {"low": ordered[0], "median": median, "high": ordered[-1], "steps": len(ordered)},
+               "memory": self.memory, "operators": _operators(self.profile),
+               "collectives": _collectives(self.profile)}
+        if samples:
+            out["samples_per_step"] = samples * ranks["world_size"]
+            out["samples_per_second"] = out["samples_per_step"] / median
+            out["anchor"] = f"{out['samples_per_second']:.6g}@{ranks['world_size']}"
+        return out
+
+
+def _show(document):
+    step, machine = document["step_seconds"], document["machine"]
+    devices = ", ".join(sorted({one["name"] for one in machine["devices"]})) or machine["processor"]
+    lines = [f"Kept of {step['steps']} steps on {devices} (rank {document['rank']} of {document['world_size']}):",
+             f"  a step takes {step['median'] * 1e3:.3f} ms ({step['low'] * 1e3:.3f} .. {step['high'] * 1e3:.3f})"]
+    if "anchor" in document:
+        lines.append(f"  {document['samples_per_second']:.4g} samples/s: --anchor {document['anchor']}")
+    lines += [f"  {key.replace('_', ' ')}: {value / 2**20:.0f} MiB" for key, value in document["memory"].items()]
+    lines.append("  versions: " + ", ".join(f"{key} {value}" for key, value in document["versions"].items()))
+    for row in document["operators"][:8]:
+        seconds = row["device_seconds"] or row["host_seconds"]
+        lines.append(f"  {seconds * 1e3:9.3f} ms  {row['count']:6.1f} x  {row['name'][:56]}")
+    return "\n".join(lines)
+
+
+def _keep(document, out):
+    print(_show(document), file=sys.stderr)
+    if out:
+        partial = f"{out}.partial"
+        with open(partial, "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+            file.write("\n")
+        os.replace(partial, out)
+        print(f"  all of it, and nothing else, is in {out}", file=sys.stderr)
+
+
+def record(step, *, samples=None, name="", warmup=3, steps=10, out=None):
+    """Runs `step()` warmup + steps + 3 times and returns what is known of it.
+
+    samples: of a step of this process; adds samples per second of all processes and the text that `anchor=` takes.
+    out: a file for the same as JSON ("tandem-record-1"). Every process of a distributed training calls it.
+    Times are in seconds, of a step and with the device awaited; memory in bytes. The last three steps are profiled and
+    not timed.
+    """
+    recording = _Recording(warmup, steps)
+    while True:
+        step()
+        if recording.end_of_step():
+            break
+    document = recording.document(samples, name)
+    _keep(document, out)
+    return document
+
+
+class _Enough(BaseException):
+    """Ends the script: no handler of exceptions of its own should catch it."""
+
+
+def main():
+    options = argparse.ArgumentParser(prog="python -m tandem.record", description=__doc__.split("\n\n")[0])
+    options.add_argument("--samples", type=int, help="of a step of this process")
+    options.add_argument("--name", default="", help="what to call it")
+    options.add_argument("--warmup", type=int, default=3)
+    options.add_argument("--steps", type=int, default=10)
+    options.add_argument("--out", help="a file for the record")
+    options.add_argument("script")
+    options.add_argument("arguments", nargs=argparse.REMAINDER)
+    asked = options.parse_args()
+    if asked.steps < 2 or asked.warmup < 0:
+        options.error("--steps is 2 at least and --warmup 0 at least")
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    recording = _Recording(asked.warmup, asked.steps)
+
+    def after(optimizer, args, kwargs):
+        if recording.end_of_step():
+            raise _Enough
+
+    register_optimizer_step_post_hook(after)
+    sys.argv = [asked.script, *asked.arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(asked.script)))
+    try:
+        runpy.run_path(asked.script, run_name="__main__")
+    except _Enough:
+        _keep(recording.document(asked.samples, asked.name), asked.out)
+        return 0
+    print(f"tandem.record: the script ended after {recording.count} steps of its optimiser; "
+          f"{asked.warmup + asked.steps + PROFILED} are needed (--warmup, --steps)", file=sys.stderr)
+    return 3

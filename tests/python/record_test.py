@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of training steps: what is kept of them, and that nothing else is. Needs PyTorch."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = """
+import sys, torch
+secret = "of the script"
+model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.randn(8, 64)
+for _ in range(int(sys.argv[1])):
+    optimiser.zero_grad()
+    model(data).sum().backward()
+    optimiser.step()
+"""
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "no PyTorch here")
+class Records(unittest.TestCase):
+    def test_of_a_step(self):
+        import torch
+
+        import tandem
+
+        model = torch.nn.Linear(256, 256)
+        calls = []
+
+        def step():
+            calls.append(1)
+            model(torch.ones(32, 256)).sum().backward()
+
+        record = tandem.record(step, samples=32, name="linear", warmup=2, steps=5)
+        self.assertEqual(len(calls), 2 + 5 + 3)
+        self.assertEqual(record["schema"], "tandem-record-1")
+        self.assertEqual(record["step_seconds"]["steps"], 5)
+        self.assertLessEqual(record["step_seconds"]["low"], record["step_seconds"]["median"])
+        rate = 32 / record["step_seconds"]["median"]
+        self.assertAlmostEqual(record["samples_per_second"] / rate, 1)
+        self.assertEqual(record["anchor"], f"{rate:.6g}@1")
+        counts = {row["name"]: row["count"] for row in record["operators"]}
+        self.assertEqual(counts["aten::addmm"], 1)  # a step has one product with a bias
+        tandem.predict(model="mlp", system="dgx1-v100", devices=1, anchor=record["anchor"])
+
+    def test_of_a_script(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script, out = pathlib.Path(folder, "private_name.py"), pathlib.Path(folder, "record.json")
+            script.write_text(SCRIPT)
+
+            def run(steps):
+                return subprocess.run([sys.executable, "-m", "tandem.record", "--samples", "8", "--steps", "4", "--out",
+                                       str(out), str(script), str(steps)], capture_output=True, text=True,
+                                      env=os.environ)
+
+            short = run(5)
+            self.assertEqual(short.returncode, 3)
+            self.assertIn("ended after 5 steps of its optimiser; 10 are needed", short.stderr)
+            self.assertFalse(out.exists())
+            done = run(1000)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("Kept of 4 steps", done.stderr)
+            text = out.read_text()
+            self.assertEqual(json.loads(text)["step_seconds"]["steps"], 4)
+            for private in ("private_name", folder, "secret", "1000"):
+                self.assertNotIn(private, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
