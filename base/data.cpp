@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/kept.h"
 #include "base/only_names.h"
 
 namespace tandem::base {
@@ -108,15 +109,23 @@ std::string find_data(std::string_view folder, std::string_view kind, const std:
   return file(name);
 }
 
-std::vector<std::string> list_data(std::string_view folder) {
+namespace {
+
+std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> out;
   std::error_code error;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(fmt::format("{}/{}", data_root(), folder), error)) {
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() == ".json") out.push_back(entry.path().stem().string());
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+}  // namespace
+
+std::vector<std::string> list_data(std::string_view folder) {
+  static Kept<std::vector<std::string>> kept;
+  return *kept.get(fmt::format("{}/{}", data_root(), folder), names_in);
 }
 
 }  // namespace tandem::base

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/data.h"
+#include "base/kept.h"
 #include "schemes/setup/memory_habits.h"
 
 namespace tandem::schemes {
@@ -60,10 +61,8 @@ Recipe::Composed accumulation(const Recipe& recipe, Precision precision) {
   return {a.plain.kernels + mixed * a.mixed.kernels, a.plain.traffic + mixed * a.mixed.traffic};
 }
 
-}  // namespace
-
-Recipe load_recipe(const std::string& name_or_file, const Place& place) {
-  const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
+Recipe read_recipe(const std::string& path) {
+  const Json json = Json::load(path);
   json.only({"name",
              "summary",
              "composes",
@@ -116,6 +115,13 @@ Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   if (const Json* kernels = json.find("fp32")) out.fp32 = read_kernels(*kernels);
   if (const Json* kernels = json.find("matrix")) out.matrix = read_kernels(*kernels);
   return out;
+}
+
+}  // namespace
+
+Recipe load_recipe(const std::string& name_or_file, const Place& place) {
+  static base::Kept<Recipe> kept;
+  return *kept.get(find_data(kRecipes, "recipe", name_or_file, place), read_recipe);
 }
 
 std::vector<Recipe> list_recipes() {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/data.h"
+#include "base/kept.h"
 #include "schemes/setup/memory_habits.h"
 
 namespace tandem::schemes {
@@ -97,7 +98,9 @@ std::vector<std::pair<std::string, std::string>> understood(const Selection& sel
 }
 
 ResolvedScheme from_preset(const std::string& path, const Selection& selection, const Place& place) {
-  const Json json = Json::load(path);
+  static base::Kept<Json> kept;
+  const auto held = kept.get(path, [](const std::string& file) { return Json::load(file); });
+  const Json& json = *held;
   json.only({"name", "summary", "scheme", "options", "recipe", "overheads", "network", "fitted", "memory",
              "recompute", "source"});
   const Json& base = json.at("scheme");
