@@ -8,15 +8,19 @@
 #include <thread>
 #include <vector>
 
+#include "base/until.h"
+
 namespace tandem::base {
 
 /// Calls work(i) for i < count on that many threads, this one included, in about that order. Rethrows what
-/// the first of them threw, in the order of i.
+/// the first of them threw, in the order of i. An Until of this thread holds for all of them.
 template <typename Work>
 void in_parallel(std::size_t count, int threads, Work work) {
   std::atomic<std::size_t> next{0};
   std::vector<std::exception_ptr> failures(count);
+  const std::atomic<bool>* const stop = Until::here();
   const auto loop = [&] {
+    const Until until(stop);
     for (std::size_t i = next++; i < count; i = next++) {
       try {
         work(i);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/until.h"
 #include "schemes/setup/uneven_batches.h"
 #include "sim/batch_split.h"
 #include "sim/bind/gather.h"
@@ -318,6 +319,7 @@ std::shared_ptr<const UnlikeBatches> Simulation::batches(const Cluster& cluster)
 }
 
 Bound Simulation::bound(const Cluster& cluster, double scale) const {
+  Until::check();
   CostInput in;
   in.cluster = cluster;
   in.program = program(cluster);

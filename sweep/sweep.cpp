@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/in_parallel.h"
+#include "base/until.h"
 #include "sweep/desk.h"
 #include "sweep/lock.h"
 #include "sweep/reader.h"
@@ -123,12 +124,17 @@ Outcome answer_missing(Store& store, const SweepQuestion& q, Desk& desk) {
   quiet.note = nullptr;
   const auto programs = std::make_shared<Programs>();
   const auto answer_here = [&](std::size_t) {
+    const Until until(q.stop);
     Reader reader(grid, quiet, programs);
     for (Work::Part part = work.take_here(); !part.empty(); part = work.take_here()) {
       for (std::size_t i = part.begin; i < part.end; ++i) {
         if (writer.stopped()) return;
         const auto at = known.find(work.position(i));
-        keep(i, answer_cell(reader, grid, work.position(i), at == known.end() ? "" : at->second, depth));
+        try {
+          keep(i, answer_cell(reader, grid, work.position(i), at == known.end() ? "" : at->second, depth));
+        } catch (const Stopped&) {
+          return;
+        }
       }
     }
   };

@@ -26,10 +26,11 @@ struct Progress {
 struct SweepQuestion {
   Header header;
   Hooks hooks;
-  std::string out;                                     ///< the file; of a shard see shard_file()
-  int threads = 1;                                     ///< the answers do not depend on it
-  std::chrono::milliseconds together{100};             ///< a finished cell waits so long for others at most
-  const std::atomic<bool>* stop = nullptr;             ///< once true, no further cell is begun; null: never
+  std::string out;                          ///< the file; of a shard see shard_file()
+  int threads = 1;                          ///< the answers do not depend on it
+  std::chrono::milliseconds together{100};  ///< a finished cell waits so long for others at most
+  const std::atomic<bool>* stop =
+      nullptr;  ///< once true, cells that are not answered yet are left; null: never
   std::function<void(const Progress&)> progress = {};  ///< from another thread; may be empty
   Others others = {};
 };

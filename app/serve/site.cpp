@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <new>
@@ -18,6 +19,7 @@
 #include "base/data.h"
 #include "base/json_writer.h"
 #include "base/only_names.h"
+#include "base/until.h"
 #include "sim/cost/libraries.h"
 #include "topologies/import/importer.h"
 
@@ -181,6 +183,7 @@ struct Awaited {
   std::mutex lock;
   std::condition_variable came;
   std::optional<WebResponse> response;
+  std::atomic<bool> late{false};  ///< nobody waits for it any more
 };
 
 }  // namespace
@@ -207,6 +210,7 @@ WebResponse WebSite::answer(const WebRequest& request) {
     const auto awaited = std::make_shared<Awaited>();
     try {
       std::thread([work, awaited, desk = desk_] {
+        const Until until(&awaited->late);
         WebResponse response = guarded(work);
         {
           const std::lock_guard held(awaited->lock);
@@ -222,6 +226,7 @@ WebResponse WebSite::answer(const WebRequest& request) {
     std::unique_lock held(awaited->lock);
     if (awaited->came.wait_for(held, limits_.answer, [&] { return awaited->response.has_value(); }))
       return std::move(*awaited->response);
+    awaited->late = true;
     return failure(503, fmt::format("the answer takes more than {} s: ask it of tandem predict",
                                     limits_.answer.count() / 1000));
   };

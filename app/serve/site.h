@@ -32,7 +32,7 @@ struct SiteLimits {
   int64_t iterations = 10'000;
   int at_once = 2;                        ///< questions that are computed at the same time
   std::chrono::milliseconds wait{5'000};  ///< for its turn
-  /// For an answer. One that takes longer is refused, is computed to its end all the same, and counts as one
+  /// For an answer. One that takes longer is refused and ended as soon as base/until.h may, and counts as one
   /// of `at_once` until then. 0: no limit; it is computed by the calling thread.
   std::chrono::milliseconds answer{20'000};
 };
@@ -57,7 +57,7 @@ class WebSite {
  public:
   /// An empty token: none is needed. `version`: what the page says made it.
   explicit WebSite(std::string token = "", SiteLimits limits = {}, std::string version = "");
-  /// Waits for the answers that are still being computed after their time limit.
+  /// Waits for the answers that are still being ended after their time limit.
   ~WebSite();
   /// Any thread may call it, at any time. Throws nothing but std::bad_alloc.
   WebResponse answer(const WebRequest& request);

@@ -7,7 +7,15 @@
 #include <bit>
 #include <utility>
 
+#include "base/until.h"
+
 namespace tandem::sim {
+
+namespace {
+
+constexpr uint32_t kRoundsBetweenChecks = 256;
+
+}  // namespace
 
 EventEngine::EventEngine(const BoundProgram& plan, const EvaluateOptions& options)
     : state_(plan, options), meetings_(state_.program, state_.roles), messages_(state_, *this) {}
@@ -17,7 +25,9 @@ Trace EventEngine::run() {
   begin();
   state_.traffic.update();
   EventList& events = state_.events;
-  while (!events.empty() && (state_.plan.measured_roles == 0 || open_lanes_ > 0)) {
+  for (uint32_t rounds = 0; !events.empty() && (state_.plan.measured_roles == 0 || open_lanes_ > 0);
+       ++rounds) {
+    if (rounds % kRoundsBetweenChecks == 0) Until::check();
     for (const MonotoneQueue::Item& item : events.next_round()) dispatch(item.data);
     if (!events.more_now()) state_.traffic.update();
   }

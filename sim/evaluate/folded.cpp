@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/until.h"
 #include "sim/bound/alone_times.h"
 #include "sim/evaluate/fold.h"
 #include "sim/evaluate/host_clock.h"
@@ -116,6 +117,7 @@ class FoldedRole {
   bool advance() {
     bool moved = false;
     for (; iteration_ < iterations_; ++iteration_, part_ = offset_ = 0) {
+      Until::check();
       if (part_ == 0 && offset_ == 0) begin_iteration();
       for (; part_ < ops_.parts().size(); ++part_, offset_ = 0, moved = true) {
         const CallPart& part = ops_.parts()[part_];

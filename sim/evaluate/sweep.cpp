@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 
+#include "base/until.h"
 #include "sim/bound/alone_times.h"
 #include "sim/bound/groups.h"
 #include "sim/evaluate/fold.h"
@@ -143,6 +144,7 @@ class RoleSweep {
   bool advance() {
     bool moved = false;
     for (; iteration_ < static_cast<uint32_t>(iterations_); ++iteration_, next_ = 0) {
+      Until::check();
       if (next_ == 0) begin_iteration();
       for (; next_ < ops_.size(); ++next_, moved = true) {
         if (role_.ops[next_].runs(iteration_)) {

@@ -242,5 +242,20 @@ TEST(WebSite, LimitsSizeTimeAndNumber) {
   EXPECT_THAT(refusal(slow.answer(long_question), 503), HasSubstr("other questions"));
 }
 
+TEST(WebSite, ALateAnswerIsEnded) {
+  SiteLimits limits;
+  limits.at_once = 1;
+  limits.answer = std::chrono::milliseconds(50);
+  limits.wait = std::chrono::hours(1);
+  limits.iterations = 100'000'000;
+  WebSite site("", limits);
+  // To its end it would take hours.
+  const std::string endless =
+      R"({"model": "resnet50", "system": "v100-pcie-8x", "devices": "8", "iterations": 1000000,
+          "scheme": "parameter-server:mode=async"})";
+  for (int i = 0; i < 3; ++i)  // each waits until the one before it has ended
+    EXPECT_THAT(refusal(site.answer(post("/answer", endless)), 503), HasSubstr("ask it of tandem predict"));
+}
+
 }  // namespace
 }  // namespace tandem::tests
