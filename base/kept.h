@@ -25,8 +25,8 @@ struct FileIdentity {
   static std::optional<FileIdentity> of(const std::string& path);
 };
 
-/// Values made of files or folders, by path. A value is made again once its file is another one or was
-/// written. Any thread may call; OnlyNames holds for it as for reading.
+/// Values made of files or folders, by path. One whose file was replaced or written is not used. Any thread
+/// may call; OnlyNames holds for it as for reading.
 template <typename T>
 class Kept {
  public:

@@ -152,7 +152,8 @@ std::pair<uint32_t, uint32_t> MessageCheck::channel_and_key(uint32_t port) const
 /// Where a message to `port` of a role that serves it arrives: as that role's replies.
 template <typename F>
 void MessageCheck::each_reply(uint32_t port, F f) {
-  const auto [channel, key] = channel_and_key(port);
+  const auto at = channel_and_key(port);
+  const uint32_t channel = at.first, key = at.second;
   if (!replies_[channel]) {
     replies_[channel].emplace();
     p_.roles[p_.channels[channel].to_role].ops.each_distinct([&](const Op& answer, int64_t) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <ostream>
@@ -31,7 +32,11 @@ constexpr Target kTargets[] = {
     {"units", fuzz::units},           {"image", fuzz::image},         {"record_file", fuzz::record_file},
     {"question", fuzz::question},     {"offers", fuzz::offers},       {"site", fuzz::site},
     {"sweep_file", fuzz::sweep_file}};
-constexpr int kMutations = 2000;
+/// Of a target: $TANDEM_FUZZ_MUTATIONS, else a few.
+int64_t mutations() {
+  const char* set = std::getenv("TANDEM_FUZZ_MUTATIONS");
+  return set == nullptr ? 2000 : std::atoll(set);
+}
 
 std::vector<std::string> corpus(const std::string& target) {
   std::vector<fs::path> paths;
@@ -86,7 +91,8 @@ TEST_P(Smoke, CorpusAndMutationsAreUnderstoodOrRefused) {
   ASSERT_FALSE(seeds.empty());
   for (const std::string& seed : seeds) GetParam().run(seed);
   SplitMix64 random(20200718);
-  for (int i = 0; i < kMutations; ++i) {
+  const int64_t count = mutations();
+  for (int64_t i = 0; i < count; ++i) {
     const std::string input = mutate(seeds[random.next() % seeds.size()], seeds, random);
     ASSERT_NO_THROW(GetParam().run(input)) << "mutation " << i << ": " << input.substr(0, 500);
   }
