@@ -7,7 +7,6 @@
 #include <cmath>
 #include <iterator>
 #include "base/json_writer.h"
-#include "schemes/report/memory_json.h"
 
 namespace tandem::schemes {
 
@@ -58,6 +57,17 @@ JsonWriter staleness_json(const Report& report) {
       {"mean", h.mean()}, {"p95", h.quantile(0.95)}, {"max", h.max()}, {"histogram", bins_json(h)}};
   for (const Histogram& worker : report.staleness.by_worker)
     out["by_worker"].push_back({{"mean", worker.mean()}, {"histogram", bins_json(worker)}});
+  return out;
+}
+
+JsonWriter memory_json(const MemoryUse& m) {
+  JsonWriter out = {
+      {"parameters", m.parameters.n},   {"gradients", m.gradients.n}, {"optimizer", m.optimizer.n},
+      {"activations", m.activations.n}, {"workspace", m.workspace.n}, {"buffers", m.buffers.n},
+      {"total", m.total().n},           {"reserved", m.reserved.n},   {"nvidia_smi", m.nvidia_smi.n},
+      {"capacity", m.capacity.n},       {"fits", m.may_fit()},        {"barely_fits", m.barely_fits()}};
+  if (m.within_error()) out["within_error"] = true;
+  if (m.host.n > 0) out["host"] = m.host.n;
   return out;
 }
 
@@ -209,7 +219,14 @@ JsonWriter head_json(const Report& r) {
   for (const Remedy& remedy : r.remedies) out["remedies"].push_back(remedy_json(remedy));
   out["memory_bytes_per_device"] = memory_json(r.memory);
   if (r.memory.node.needed.n > 0) out["host_memory_bytes"] = host_memory_json(r.memory.node);
-  out["memory_by_role"] = roles_json(r.memory_by_role);
+  out["memory_by_role"] = JsonWriter::array();
+  for (const RoleMemory& role : r.memory_by_role) {
+    JsonWriter one = {{"role", role.role}, {"devices", role.devices}, {"memory", memory_json(role.memory)}};
+    for (const MemoryPoint& p : role.over_step)
+      one["over_step"].push_back(
+          {{"pass", p.pass}, {"micro_batch", p.micro_batch}, {"layer", p.layer}, {"bytes", p.bytes.n}});
+    out["memory_by_role"].push_back(std::move(one));
+  }
   return out;
 }
 
@@ -286,6 +303,8 @@ const Json& part(const Json& document, std::string_view key) {
   return found == nullptr || found->kind() == Json::Kind::null ? none : *found;
 }
 
+Bytes bytes_of(const Json& object, std::string_view key) { return {object.integer(key, 0, 0)}; }
+
 std::vector<std::string> texts(const Json& document, std::string_view key) {
   std::vector<std::string> out;
   if (const Json* list = document.find(key)) {
@@ -339,6 +358,23 @@ void read_head(Report& r, const Json& d) {
   r.scaling.base_devices = d.integer("speedup_base_devices", 1, 1);
 }
 
+MemoryUse read_memory(const Json& m) {
+  return {bytes_of(m, "parameters"),  bytes_of(m, "gradients"), bytes_of(m, "optimizer"),
+          bytes_of(m, "activations"), bytes_of(m, "workspace"), bytes_of(m, "buffers"),
+          bytes_of(m, "capacity"),    bytes_of(m, "reserved"),  bytes_of(m, "nvidia_smi"),
+          bytes_of(m, "host")};
+}
+
+std::vector<MemoryPoint> read_points(const Json* points) {
+  std::vector<MemoryPoint> out;
+  for (std::size_t i = 0; points != nullptr && i < points->items().size(); ++i) {
+    const Json& p = points->items()[i];
+    out.push_back(
+        {p.at("pass").as_text(), p.integer("micro_batch", 0, 0), p.text("layer", ""), bytes_of(p, "bytes")});
+  }
+  return out;
+}
+
 void read_links(Report& r, const Json& d) {
   if (const Json* links = d.find("links")) {
     for (const Json& l : links->items())
@@ -375,7 +411,9 @@ void read_shares(Report& r, const Json& d) {
                      {capacity.kind() == Json::Kind::null ? 0 : capacity.as_int(0)}};
   }
   if (const Json* roles = d.find("memory_by_role")) {
-    r.memory_by_role = read_roles(*roles);
+    for (const Json& role : roles->items())
+      r.memory_by_role.push_back({role.at("role").as_text(), role.at("devices").as_int(0),
+                                  read_memory(role.at("memory")), read_points(role.find("over_step"))});
     for (RoleMemory& role : r.memory_by_role) role.memory.node = r.memory.node;
   }
   const Json& b = part(d, "bottleneck");
@@ -485,14 +523,6 @@ Report read_report(const Json& document) {
   return r;
 }
 
-constexpr double kNormal90 = 1.645;
-
-std::vector<ErrorSource> errors_of(const Report& r) {
-  if (!r.rate.errors.empty()) return r.rate.errors;
-  if (r.rate.interval.low <= 0) return {};
-  return {{std::string(kRunToRun), std::log(r.rate.interval.high / r.rate.interval.low) / (2 * kNormal90)}};
-}
-
 }  // namespace
 
 void Report::largest_share_is_bottleneck() {
@@ -518,33 +548,6 @@ void Report::largest_share_is_bottleneck() {
   bottleneck.explanation = fmt::format("{:.0f} % of the step {}", 100 * bottleneck.share, most.words);
   if (bottleneck.resource == "waiting" && !time.waiting_for.empty())
     bottleneck.explanation += fmt::format(", most for {}", time.waiting_for[0].first);
-}
-
-Report::Interval ratio_interval(const Report& a, const Report& b) {
-  if (!(a.rate.samples_per_second > 0) || !(b.rate.samples_per_second > 0)) return {};
-  std::vector<ErrorSource> left = errors_of(a);
-  double below = 0, above = 0;  // squares
-  const auto add = [&](double lower, double higher) {
-    below += lower * lower;
-    above += higher * higher;
-  };
-  for (const ErrorSource& e : errors_of(b)) {
-    const auto same = std::find_if(left.begin(), left.end(), [&](const ErrorSource& other) {
-      return e.source == other.source && e.source != kRunToRun;
-    });
-    if (same == left.end()) {
-      add(e.sigma, e.sigma_above());
-      continue;
-    }
-    // Whichever way the source errs, it takes both rates along.
-    const double down = e.sigma - same->sigma, up = e.sigma_above() - same->sigma_above();
-    add(std::max({0.0, down, -up}), std::max({0.0, -down, up}));
-    left.erase(same);
-  }
-  for (const ErrorSource& e : left) add(e.sigma_above(), e.sigma);
-  const double ratio = b.rate.samples_per_second / a.rate.samples_per_second;
-  return {ratio * std::exp(-kNormal90 * std::sqrt(below)), ratio * std::exp(kNormal90 * std::sqrt(above)),
-          0.9};
 }
 
 std::string reports_to_json(const std::vector<Report>& reports, bool reproducible) {

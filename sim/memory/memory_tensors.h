@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/graph.h"
+#include "schemes/report/report.h"
 #include "sim/memory/caching_allocator.h"
 
 namespace tandem::sim {
@@ -37,9 +38,16 @@ class Tensors {
     for (const Id id : ids) drop(id);
     ids.clear();
   }
+  /// What was in use at the most since the last note, while noting; `layer`: null, or one that computes.
+  void note(const char* pass, uint32_t micro, const Layer* layer) {
+    if (!noting || (layer != nullptr && layer->type == nullptr)) return;
+    notes.push_back({pass, micro, layer == nullptr ? "" : layer->name, allocator.take_high()});
+  }
   bool alone(Id id) const { return all_[static_cast<std::size_t>(id)].references == 1; }
 
   CachingAllocator allocator;
+  bool noting = false;
+  std::vector<schemes::MemoryPoint> notes;
 
  private:
   struct Entry {

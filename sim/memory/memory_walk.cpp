@@ -446,7 +446,7 @@ void Walk::forward_over(LayerRange layers) {
   for (uint32_t i = layers.first; i < layers.end(); ++i) {
     forward(i, false);
     if (sent(i)) t_.drop(node_[i].output);
-    tell("forward", i);
+    t_.note("forward", micro_, &layers_[i]);
   }
 }
 
@@ -461,7 +461,7 @@ void Walk::backward_over(LayerRange layers) {
   for (uint32_t i = layers.end(); i-- > layers.first;) {
     if (sent(i)) node_[i].gradient = t_.make(bytes(i));
     backward(i);
-    tell("backward", i);
+    t_.note("backward", micro_, &layers_[i]);
   }
   for (uint32_t i = node_.begin(); i < layers.first; ++i) {
     if (!work_.graph->received(i)) continue;
@@ -499,28 +499,21 @@ void Walk::step() {
   t_.allocator.take_high();  // of the last pass, whose ends are gone
   if (in_.gathers > 1) sum_replicas();
   update();
-  tell("update", static_cast<uint32_t>(layers_.size()));
+  t_.note("update", 0, nullptr);
   if (!in_.habits.gradients_stay) free_gradients();
   t_.drop_all(replicas);
-}
-
-/// In the second step, of layers that compute; layers_.size(): of none.
-void Walk::tell(const char* pass, uint32_t layer) {
-  if (!in_.over_step || !stepped_) return;
-  const bool of_none = layer == layers_.size();
-  if (!of_none && layers_[layer].type == nullptr) return;
-  over_step_.push_back({pass, micro_, of_none ? "" : layers_[layer].name, t_.allocator.take_high()});
 }
 
 WalkResult Walk::run() {
   take_state();
   step();
   stepped_ = true;
+  t_.noting = in_.over_step;
   t_.allocator.take_high();
   step();
   const CachingAllocator& a = t_.allocator;
   return {{parameter_bytes_}, {gradient_bytes_},  {state_bytes_},    {buffer_bytes_}, in_.workspace,
-          {host_bytes_},      a.peak_allocated(), a.peak_reserved(), a.exceeded(),    std::move(over_step_)};
+          {host_bytes_},      a.peak_allocated(), a.peak_reserved(), a.exceeded(),    std::move(t_.notes)};
 }
 
 Bytes Walk::kept_by_forward() {

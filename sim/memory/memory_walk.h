@@ -5,7 +5,6 @@
 #include <map>
 #include <vector>
 
-#include "schemes/report/report.h"
 #include "schemes/setup/memory_habits.h"
 #include "schemes/setup/scheme.h"
 #include "sim/memory/caching_allocator.h"
@@ -130,7 +129,6 @@ class Walk {
   void sum_whole(int64_t count, bool first);
   void step();
   void update();
-  void tell(const char* pass, uint32_t layer);
   void make_state(const Parameter& p);
   void offload_update();
   void read_owners();
@@ -195,7 +193,6 @@ class Walk {
   std::vector<bool> there_;        // [layer]: gradients of its parameters are
   std::map<const Parameter*, int64_t>
       owned_;  // where devices own keys: elements that the fullest one updates
-  std::vector<schemes::MemoryPoint> over_step_;
   bool state_ = false, buckets_ = false, stepped_ = false;
   int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0, host_bytes_ = 0;
 };

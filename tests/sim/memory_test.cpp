@@ -93,7 +93,7 @@ TEST(Memory, OverAStepOfAChainByHand) {
   const std::vector<std::tuple<std::string, std::string, int64_t>> expected = {
       {"forward", name(0), 5 + 4},   {"forward", name(1), 5 + 8},   {"forward", name(2), 5 + 12},
       {"forward", name(3), 5 + 12},  {"backward", name(3), 5 + 16}, {"backward", name(2), 5 + 24},
-      {"backward", name(1), 5 + 20}, {"backward", name(0), 5 + 17}, {"update", "", 10}};
+      {"backward", name(1), 5 + 20}, {"backward", name(0), 5 + 13}, {"update", "", 10}};
   EXPECT_EQ(found, expected);
   EXPECT_TRUE(roles(graph, a).at(0).over_step.empty()) << "unless asked for";
 }
