@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadWords{"plan_with_power_in_joules",
                  {"plan", "--model", "lenet5", "--systems", "dgx1-v100", "--samples", "1e6", "--power", "5J"},
                  kUsage,
-                 "no power of at least 1 W"},
+                 "is not a power"},
         BadWords{
             "plan_with_nodes_backwards",
             {"plan", "--model", "lenet5", "--systems", "dgx1-v100", "--samples", "1e6", "--nodes", "8..4"},
