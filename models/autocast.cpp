@@ -16,7 +16,7 @@ void add_casts(std::vector<Kernel>& kernels, bool last, int64_t elements) {
 AutocastFormat autocast_format(std::string_view type) {
   for (const std::string_view matrix :
        {"linear", "tied-linear", "conv", "depthwise-conv", "conv-transpose", "attention", "grouped-linear",
-        "compressed-attention", "compressor", "rnn", "lstm", "gru"}) {
+        "compressed-attention", "compressor", "matmul", "rnn", "lstm", "gru"}) {
     if (type == matrix) return AutocastFormat::half;
   }
   for (const std::string_view sum : {"layer-norm", "rms-norm", "group-norm", "pixel-norm", "softmax",

@@ -10,6 +10,8 @@
 #include "app/show/show.h"
 #include "models/dot.h"
 #include "models/graph.h"
+#include "models/optimizer.h"
+#include "sim/memory/memory.h"
 
 namespace tandem::app {
 
@@ -52,11 +54,23 @@ std::string page(const Graph& graph, const std::vector<Lowered>& lowered, int co
   return out;
 }
 
-std::string document(const Graph& graph, const std::vector<Lowered>& lowered) {
+/// Bytes that a sample's forward pass leaves for its backward pass, by PyTorch's operators as they are.
+int64_t kept_per_sample(const Graph& graph, Precision precision) {
+  const auto of = [&](int64_t batch) {
+    const Workload work = make_workload(graph, batch, precision, optimizer("none"), false);
+    const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+    const Program program = scheme.scheme->compile(work, {1, 1, 1}, scheme.options);
+    return sim::kept_by_forward(work, program, memory_habits(scheme.memory, "memory", {})).n;
+  };
+  return of(2) - of(1);
+}
+
+std::string document(const Graph& graph, const std::vector<Lowered>& lowered, Precision precision) {
   JsonWriter out = {{"name", graph.name()},
                     {"summary", graph.summary()},
                     {"parameters", graph.parameter_elements()},
                     {"forward_flops_per_sample", graph.forward_flops().n},
+                    {"kept_bytes_per_sample", kept_per_sample(graph, precision)},
                     {"layers", JsonWriter::array()}};
   if (const auto& published = graph.published()) {
     out["published"] = {{"parameters", published->parameters},
@@ -85,9 +99,10 @@ std::string show_model(const ShowRequest& request) {
     draw_dot(model_dot(graph), out);
     return "";
   }
-  const auto lowered = graph.lower(request.arguments.integer("batch", 1, 1, 1 << 24),
-                                   request.arguments.value("precision", "fp32", parse_precision));
-  return request.format == "json" ? document(graph, lowered) : page(graph, lowered, request.columns);
+  const Precision precision = request.arguments.value("precision", "fp32", parse_precision);
+  const auto lowered = graph.lower(request.arguments.integer("batch", 1, 1, 1 << 24), precision);
+  return request.format == "json" ? document(graph, lowered, precision)
+                                  : page(graph, lowered, request.columns);
 }
 
 }  // namespace tandem::app
