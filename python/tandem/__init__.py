@@ -5,7 +5,17 @@ All of it is tandem._tandem, which is C++; docs/python.md has examples.
 """
 
 from ._tandem import *  # noqa: F403
-from ._tandem import __version__
+from ._tandem import Model, __version__
+
+
+def _from_torch(module, example=(), kwargs=None, *, name=None, loss=None):
+    """The Model of a torch.nn.Module: see tandem._torch.document, and docs/from-torch.md."""
+    from ._torch import from_torch
+
+    return from_torch(module, example, kwargs, name=name, loss=loss)
+
+
+Model.from_torch = staticmethod(_from_torch)
 
 
 def __getattr__(name):
