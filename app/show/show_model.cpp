@@ -54,15 +54,17 @@ std::string page(const Graph& graph, const std::vector<Lowered>& lowered, int co
   return out;
 }
 
-/// Bytes that a sample's forward pass leaves for its backward pass, by PyTorch's operators as they are.
+/// Bytes that a sample's forward pass leaves for its backward pass, by PyTorch's operators as they are. Of
+/// many samples: the allocator's rounding is of each tensor.
 int64_t kept_per_sample(const Graph& graph, Precision precision) {
+  constexpr int64_t kSamples = 64;
   const auto of = [&](int64_t batch) {
     const Workload work = make_workload(graph, batch, precision, optimizer("none"), false);
     const ResolvedScheme scheme = resolve_scheme("allreduce", {});
     const Program program = scheme.scheme->compile(work, {1, 1, 1}, scheme.options);
     return sim::kept_by_forward(work, program, memory_habits(scheme.memory, "memory", {})).n;
   };
-  return of(2) - of(1);
+  return (of(2 * kSamples) - of(kSamples)) / kSamples;
 }
 
 std::string document(const Graph& graph, const std::vector<Lowered>& lowered, Precision precision) {

@@ -783,6 +783,16 @@ def grouped_product(t, c):
     return learned_product(t, x, w, None, w.shape[-2], w.shape[-1], c.meta)
 
 
+def stacked(t, x):
+    """An operand of a product of stacks of matrices, which PyTorch copies where no strides put them into one row."""
+    import torch
+    if len(x.shape) < 4 or not x.strides:
+        return x
+    before = torch.empty_strided(x.shape, x.strides, device="meta")
+    after = before.reshape(-1, *x.shape[-2:])
+    return x if after.untyped_storage()._cdata == before.untyped_storage()._cdata else t.live(_Meta(x), t.copy(x))
+
+
 @operators("linear", "addmm", "mm", "matmul", "bmm", "baddbmm", "mv", "dot")
 def product(t, c):
     if c.name == "linear":
@@ -815,6 +825,7 @@ def product(t, c):
             self_ = broadcast(t, self_, full + a[-2:])
         elif len(b) > 2 and stack_b < stack:
             other = broadcast(t, other, full + (list(other.shape[-2:])))
+        self_, other = stacked(t, self_), stacked(t, other)
         left = t.as_shape(self_, [stack, m, inner] if stack > 1 else [m, inner])
         right = t.as_shape(other, [stack, inner, n] if stack > 1 else [inner, n])
         out = t.live(c.meta, t.emit("matmul", [left, right], [stack, m, n] if stack > 1 else [m, n]))
