@@ -54,7 +54,8 @@ void put_and_close(httplib::Response& out, const WebResponse& response) {
   out.set_chunked_content_provider(response.type.c_str(),
                                    [body = response.body](std::size_t, httplib::DataSink& to) {
                                      to.write(body.data(), body.size());
-                                     return false;
+                                     to.done();     // the response is whole ...
+                                     return false;  // ... and the connection ends
                                    });
 }
 
