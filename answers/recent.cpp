@@ -33,7 +33,11 @@ OptionPairs changes_to(const Values& to, const Values* from) {
 bool names_file(const Values& values) {
   for (const Option& option : question_options()) {
     for (const std::string& value : values.all(option.name)) {
-      const bool path = value.find('/') != std::string::npos || value.find(".json") != std::string::npos;
+      std::string_view text = value;
+      if (option.name == "set" && text.ends_with("/s"))
+        text.remove_suffix(2);  // "links.pcie.bandwidth=20GB/s"
+      const bool path =
+          text.find('/') != std::string_view::npos || text.find(".json") != std::string_view::npos;
       if (option.kind() == Option::Kind::text && path && !is_document(value)) return true;
     }
   }
