@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <filesystem>
-
 #include "answers/labels.h"
 #include "app/console/output.h"
 #include "app/console/table.h"
@@ -133,12 +131,8 @@ std::string trace_reason(const std::vector<TracedPair>& pairs, const Report& rep
 }
 
 bool is_trace(const std::string& file) {
-  std::error_code none;
-  if (!std::filesystem::is_regular_file(file, none)) return false;
   try {
-    std::string head(1 << 16, '\0');
-    head.resize(calibration::open_bytes(file)(head.data(), head.size()));
-    return calibration::looks_like_kineto(head);
+    return calibration::looks_like_kineto(calibration::beginning_of(file));
   } catch (const InputError&) {
     return false;
   }

@@ -80,6 +80,11 @@ std::vector<Option> training_flags() {
           {"batch", "N", "samples of a pass, where a configuration does not say them"}};
 }
 
+std::string zero_preset(int64_t stage, const Place& place) {
+  if (stage < 0 || stage > 3) throw InputError(place, "a stage of ZeRO is 0, 1, 2 or 3");
+  return stage == 0 ? "allreduce" : fmt::format("deepspeed-zero{}", stage);
+}
+
 const Json* value_at(const Json& document, std::initializer_list<std::string_view> path) {
   const Json* out = &document;
   for (const std::string_view key : path) {

@@ -42,6 +42,9 @@ int put_question(const Arguments& arguments, TrainingConfig config);
 /// What put_question() reads.
 std::vector<Option> training_flags();
 
+/// DeepSpeed's preset of a ZeRO stage. Throws InputError at `place` for what is none.
+std::string zero_preset(int64_t stage, const Place& place);
+
 /// A value deep in a document; null where a key on the way is absent or "auto" stands there.
 const Json* value_at(const Json& document, std::initializer_list<std::string_view> path);
 int64_t integer_at(const Json& document, std::initializer_list<std::string_view> path, int64_t fallback);

@@ -72,8 +72,7 @@ void set_deepspeed(const Json& document, TrainingConfig& out) {
         fmt::format("its DeepSpeed settings stand in {}: tandem import deepspeed reads that file",
                     document.at("deepspeed_config").at("deepspeed_config_file").as_text()));
   const int64_t stage = integer_at(document, {"deepspeed_config", "zero_stage"}, 2);
-  if (stage < 0 || stage > 3) throw InputError(fmt::format("zero_stage {} is none of 0, 1, 2 and 3", stage));
-  out.scheme = stage == 0 ? "allreduce" : fmt::format("deepspeed-zero{}", stage);
+  out.scheme = zero_preset(stage, document.place());
   out.passes = integer_at(document, {"deepspeed_config", "gradient_accumulation_steps"}, 1);
   std::string what;
   if (word_at(document, {"deepspeed_config", "offload_optimizer_device"}) == "cpu") what = "optimizer";

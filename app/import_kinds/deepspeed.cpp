@@ -64,9 +64,8 @@ TrainingConfig read_deepspeed(const Json& document) {
   out.framework = "DeepSpeed";
   out.passes_setting = "accumulate";
   const int64_t stage = integer_at(document, {"zero_optimization", "stage"}, 0);
-  if (stage < 0 || stage > 3) document.at("zero_optimization").at("stage").fail("a stage is 0, 1, 2 or 3");
+  out.scheme = zero_preset(stage, document.place());
   set_precision(document, out);
-  out.scheme = stage == 0 ? "allreduce" : fmt::format("deepspeed-zero{}", stage);
   const int64_t bucket = integer_at(document, {"zero_optimization", "reduce_bucket_size"}, 0);
   if (bucket > 0 && stage > 0)
     out.set("bucket",

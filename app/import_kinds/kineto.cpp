@@ -10,7 +10,6 @@
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "app/import_kind.h"
-#include "base/in_parallel.h"
 #include "base/json_writer.h"
 #include "base/units.h"
 #include "calibration/traces/trace_summary.h"

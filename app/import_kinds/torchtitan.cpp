@@ -13,6 +13,7 @@
 
 #include "app/analysis/training_config.h"
 #include "app/import_kind.h"
+#include "base/json_writer.h"
 
 namespace tandem::app {
 
@@ -126,13 +127,9 @@ TrainingConfig read_torchtitan(const Json& document) {
     out.samples = all;
   else
     out.passes = local / std::max<int64_t>(1, pass);
-  bool fp8 = document.find("quantize") != nullptr && value_at(document, {"model", "converters"}) != nullptr;
   const Json* converters = value_at(document, {"model", "converters"});
-  if (fp8 && converters->is_array()) {
-    fp8 = false;
-    for (const Json& one : converters->items())
-      fp8 = fp8 || (one.is_text() && one.as_text().find("float8") != std::string::npos);
-  }
+  const bool fp8 =
+      converters != nullptr && JsonWriter(*converters).dump().find("float8") != std::string::npos;
   out.options["precision"] = fp8 ? "fp8" : "bf16";
   out.options["optimizer"] = word_at(document, {"optimizer", "name"}) == "adam" ? "adam" : "adamw";
   if (truth_at(document, {"compile", "enable"}) || truth_at(document, {"training", "compile"}))

@@ -31,10 +31,9 @@ std::string valid_kinds() { return fmt::format("{}", fmt::join(import_kinds_regi
 
 /// A file on disk that a large kind knows by what it begins with.
 std::optional<ImportFile> open_large(const std::string& kind, const std::string& name) {
-  std::error_code none;
-  if (name == "-" || !std::filesystem::is_regular_file(name, none)) return {};
-  std::string head(1 << 16, '\0');
-  head.resize(calibration::open_bytes(name)(head.data(), head.size()));
+  if (name == "-") return {};
+  std::string head = calibration::beginning_of(name);
+  if (head.empty()) return {};
   for (const ImportKind& one : import_kinds_registry().all()) {
     if (one.large && (kind == one.name || (kind.empty() && one.recognises(head))))
       return ImportFile{std::string(one.name), name, std::move(head)};

@@ -58,6 +58,8 @@ using ByteSource = std::function<std::size_t(char* to, std::size_t size)>;
 /// A file, or what gzip made of it. Throws InputError if it cannot be opened, and when read if it is damaged.
 ByteSource open_bytes(const std::string& path);
 ByteSource bytes_of(std::string_view text);
+/// The first 64 KiB of a regular file, unpacked; "" for anything else. Throws as open_bytes() does.
+std::string beginning_of(const std::string& path);
 
 /// Whether a text begins as such a trace does, or as an execution trace, which read_kineto() refuses with the
 /// reason; reads only a prefix. Never throws.

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "base/error.h"
@@ -26,6 +27,14 @@ ByteSource open_bytes(const std::string& path) {
       throw InputError(fmt::format("{}: {}", path, error == Z_ERRNO ? std::strerror(errno) : why));
     return static_cast<std::size_t>(n);
   };
+}
+
+std::string beginning_of(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return "";
+  std::string out(1 << 16, '\0');
+  out.resize(open_bytes(path)(out.data(), out.size()));
+  return out;
 }
 
 }  // namespace tandem::calibration

@@ -15,6 +15,7 @@ import argparse
 import collections
 import datetime
 import json
+import math
 import os
 import platform
 import runpy
@@ -116,16 +117,10 @@ def _collectives(profile):
     """What the process group was asked for, with its sizes where the profiler kept shapes."""
     found = collections.Counter()
     for event in profile.events():
-        if event.name != "record_param_comms" and not event.name.startswith(("nccl:", "gloo:")):
+        if not event.name.startswith(("nccl:", "gloo:")):
             continue
-        if ":" not in event.name:
-            continue
-        shapes = [shape for shape in (event.input_shapes or []) if shape]
-        elements = 0
-        for shape in shapes[:1]:
-            elements = 1
-            for size in shape:
-                elements *= size if isinstance(size, int) else 0
+        shape = next((one for one in event.input_shapes or [] if one), [0])
+        elements = math.prod(size if isinstance(size, int) else 0 for size in shape)
         found[(event.name.split(":", 1)[1], elements)] += 1
     return [{"kind": kind, "elements": elements or None, "count": count / PROFILED}
             for (kind, elements), count in sorted(found.items())]

@@ -118,7 +118,7 @@ TEST(TrainingConfig, SaysWhatIsMissingOrWrong) {
   EXPECT_THAT(refusal(R"({"zero_optimization": {"stage": 2}})", 2, {"--model", "gpt2"}),
               HasSubstr("say --batch"));
   EXPECT_THAT(refusal(R"({"zero_optimization": {"stage": 5}})", 3, {"--model", "gpt2"}),
-              HasSubstr("a stage is 0, 1, 2 or 3"));
+              HasSubstr("a stage of ZeRO is 0, 1, 2 or 3"));
   EXPECT_THAT(refusal(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}})", 3,
                       {"--model", "gpt2"}),
               HasSubstr("offloading to disks is not predicted"));
