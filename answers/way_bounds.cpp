@@ -168,6 +168,7 @@ Request WayBounds::stage(const Graph& graph, const Candidate& c, int64_t batch, 
   p.job.optimizer = &optimizer("none");
   p.job.input = false;
   p.timeline = false;
+  p.priced = priced_;
   return p;
 }
 
@@ -178,6 +179,21 @@ std::string WayBounds::micro_batch_option(const Candidate& c) const {
       return name;
   }
   return "";
+}
+
+std::optional<WayBounds::Shorter> WayBounds::shorter(const Candidate& c) {
+  if (repeated_ == 0 || repeated_ != blocks_) return std::nullopt;
+  const int64_t parts = c.pipeline * c.chunks, each = (kMoreBlocks + parts - 1) / parts;
+  const int64_t few = each * parts + repeated_ % parts, more = few + each * parts;
+  if (3 * (few + more) > 2 * repeated_) return std::nullopt;
+  const auto with = [&](int64_t count) {
+    const std::lock_guard lock(mutex_);
+    auto& known = with_blocks_[count];
+    if (!known) known = std::make_shared<const Graph>(with_blocks(q_.graph, count));
+    return known;
+  };
+  return Shorter{with(few), with(more),
+                 static_cast<double>(repeated_ - more) / static_cast<double>(more - few)};
 }
 
 /// Infinite if the stage is impossible.

@@ -3,6 +3,7 @@
 // Closed forms and small simulations that bound what a candidate (answers/candidates.h) can reach, and what
 // it must hold: most of a search's candidates are never compiled.
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -43,6 +44,17 @@ class WayBounds {
   /// not equal the first or the last stage has at least half of everything. Nothing of what is offloaded.
   /// Cost: two compilations and half walks, once for each Candidate::stage_scheme, precision and `recompute`.
   double least_bytes(const Candidate& c, const Recompute& recompute, const Offload& offload = {});
+
+  /// Two models with fewer of the equal blocks, which a candidate divides as it does the model itself: the
+  /// same blocks are left over, and each part has some fewer. What each takes and holds lies nearly on a
+  /// line.
+  struct Shorter {
+    std::shared_ptr<const Graph> few, more;
+    double beyond = 0;  ///< how many times further the whole model is from `more` than `few` is
+    double line(double of_few, double of_more) const { return of_more + (of_more - of_few) * beyond; }
+  };
+  /// None where blocks are not equal, or these two were together no shorter than two thirds of the model.
+  std::optional<Shorter> shorter(const Candidate& c);
 
   /// Candidates that divide the model in the same way, by Candidate::split(), and how a search makes them
   /// fit.
@@ -88,6 +100,7 @@ class WayBounds {
 
   const Question& q_;
   std::optional<Recipe> recipe_;
+  std::shared_ptr<sim::PricedCollectives> priced_ = std::make_shared<sim::PricedCollectives>(q_.system);
   double parameters_ = 0, dealt_ = 0;
   std::map<Precision, double> peak_;  ///< samples/s of one device
   int64_t repeated_ = 0;              ///< equal_blocks()
@@ -98,6 +111,7 @@ class WayBounds {
   std::mutex mutex_;
   std::map<Key, StageTime> times_;
   std::map<Key, Kept> kept_;
+  std::map<int64_t, std::shared_ptr<const Graph>> with_blocks_;  ///< by their number
 };
 
 }  // namespace tandem::answers

@@ -18,17 +18,22 @@ namespace {
 
 constexpr int64_t kMostSimulated = 400, kMostSimulatedLarge = 40;
 constexpr int64_t kLarge = 64;  // above it a candidate takes long to simulate
-/// Candidates that are refined at once, on however many threads, where each may be simulated.
+/// Candidates that are refined at once, on however many threads.
 constexpr std::size_t kWave = 4;
 /// Refinements for more choices than the first two.
 constexpr int64_t kExtra = 400;
 /// The share of a device's memory that a way which is not tight may take.
 constexpr double kRoomy = 0.9;
 
+/// Of what shorter models say that a step takes, and of what they say that a device holds, where an allocator
+/// rounds, so much is taken for sure.
+constexpr double kSureTime = 0.995, kSureBytes = 0.97;
+
 /// What is known of a candidate.
 enum class Level : uint8_t {
   peak,        ///< its arithmetic at peak
   stage,       ///< a stage's time, and that the least it must hold fits
+  shorter,     ///< what shorter models would take and hold
   undisturbed  ///< all but contention and noise, and that it fits
 };
 
@@ -112,7 +117,7 @@ class WaySearch {
         return;
       }
       std::vector<Waiting> wave;
-      while (!waiting_.empty() && wave.size() < (search_.simulate ? kWave : 1)) {
+      while (!waiting_.empty() && wave.size() < (search_.until == Until::stage ? 1 : kWave)) {
         const Waiting next = *waiting_.begin();
         waiting_.erase(waiting_.begin());
         if (!beaten(next)) wave.push_back(next);
@@ -163,6 +168,8 @@ class WaySearch {
       case Level::peak:
         return with_stage(w);
       case Level::stage:
+        return search_.until == Until::stage ? found(w) : shorter(w);
+      case Level::shorter:
         return undisturbed(w);
       case Level::undisturbed:
         break;
@@ -218,14 +225,17 @@ class WaySearch {
     return false;
   }
 
-  Request request(const Candidate& c, const Saver& saver, const ResolvedScheme& scheme) const {
+  Request request(const Candidate& c, const Graph& graph, const Saver& saver,
+                  const ResolvedScheme& scheme) const {
     Request p = q_.request(c.devices);
+    p.job.graph = &graph;
     p.job.scheme = &scheme;
     p.job.batch = c.batch;
     p.job.precision = c.precision;
     p.job.recompute = saver.recompute;
     p.job.offload = saver.offload;
     p.timeline = false;
+    p.priced = priced_;
     return p;
   }
 
@@ -236,15 +246,19 @@ class WaySearch {
     return bounds_.resolved(
         with_settings(c.scheme, fmt::format("{}={}", bounds_.micro_batch_option(c), count)));
   }
+  ResolvedScheme full_pipeline(const Candidate& c) const {
+    return many(c) ? with_micro_batches(c, 3 * c.pipeline) : bounds_.resolved(c.scheme);
+  }
 
-  /// Of a step, by what `rate` tells of a request; an empty one says that it is no bound.
+  /// Of a step, by what `rate` tells of a request.
   template <typename Rate>
-  std::optional<double> step_rate(const Candidate& c, const Saver& saver, Rate rate) const {
-    if (!many(c)) return rate(request(c, saver, bounds_.resolved(c.scheme)));
+  std::optional<double> step_rate(const Candidate& c, const Graph& graph, const Saver& saver,
+                                  Rate rate) const {
+    if (!many(c)) return rate(request(c, graph, saver, bounds_.resolved(c.scheme)));
     const int64_t few = 2 * c.pipeline, more = 3 * c.pipeline;
     const auto seconds = [&](int64_t count) -> std::optional<double> {
       const ResolvedScheme scheme = with_micro_batches(c, count);
-      const std::optional<double> found = rate(request(c, saver, scheme));
+      const std::optional<double> found = rate(request(c, graph, saver, scheme));
       if (!found) return std::nullopt;
       return static_cast<double>(c.batch * c.replicas * count) / *found;
     };
@@ -254,19 +268,52 @@ class WaySearch {
     return static_cast<double>(c.batch * c.replicas * c.micro_batches) /
            (*first + each * static_cast<double>(c.micro_batches - few));
   }
+  /// Empty where it is no bound.
+  static std::optional<double> undisturbed_rate(const Request& p) {
+    const Undisturbed found = sim::undisturbed(p);
+    return found.bound ? std::optional(found.rate) : std::nullopt;
+  }
+
+  /// By two shorter models (WayBounds::shorter), in a straight line, which is not exact.
+  Refined shorter(Waiting w) const {
+    const Candidate& c = all_[w.at];
+    const auto models = bounds_.shorter(c);
+    if (!models) return undisturbed(w);
+    const Saver saver = savers(c)[w.saver];
+    const ResolvedScheme scheme = full_pipeline(c);
+    Refined out;
+    const auto held = [&](const Graph& graph) {
+      const MemoryUse memory = memory_on(request(c, graph, saver, scheme), c.devices);
+      out.capacity = memory.capacity;
+      return static_cast<double>(memory.needed().n);
+    };
+    const Bytes needs{
+        static_cast<int64_t>(kSureBytes * models->line(held(*models->few), held(*models->more)))};
+    const auto most = [&](bool roomy) {
+      return Bytes{static_cast<int64_t>(static_cast<double>(out.capacity.n) * (roomy ? kRoomy : 1))};
+    };
+    if (needs > most(roomy_)) {
+      out.needs = needs;
+      out.tight = needs <= out.capacity;
+      return next_saver(w, std::move(out));
+    }
+    const auto seconds = [&](const Graph& graph) -> std::optional<double> {
+      const auto rate = step_rate(c, graph, saver, undisturbed_rate);
+      return rate ? std::optional(1 / *rate) : std::nullopt;
+    };
+    const auto few = seconds(*models->few), more = seconds(*models->more);
+    if (few && more) w.bound = std::min(w.bound, 1 / (kSureTime * models->line(*few, *more)));
+    w.level = Level::shorter;
+    out.next = w;
+    return out;
+  }
 
   Refined undisturbed(Waiting w) const {
     const Candidate& c = all_[w.at];
     const Saver saver = savers(c)[w.saver];
     Refined out;
-    const ResolvedScheme scheme =
-        many(c) ? with_micro_batches(c, 3 * c.pipeline) : bounds_.resolved(c.scheme);
-    if (!fits(request(c, saver, scheme), out)) return next_saver(w, std::move(out));
-    const auto best = step_rate(c, saver, [](const Request& p) -> std::optional<double> {
-      const Undisturbed found = sim::undisturbed(p);
-      return found.bound ? std::optional(found.rate) : std::nullopt;
-    });
-    if (best) w.bound = std::min(w.bound, *best);
+    if (!fits(request(c, q_.graph, saver, full_pipeline(c)), out)) return next_saver(w, std::move(out));
+    if (const auto best = step_rate(c, q_.graph, saver, undisturbed_rate)) w.bound = std::min(w.bound, *best);
     w.level = Level::undisturbed;
     out.next = w;
     return out;
@@ -276,12 +323,18 @@ class WaySearch {
     const Candidate& c = all_[w.at];
     const Saver saver = savers(c)[w.saver];
     Refined out;
-    if (many(c) && !roomy_ && !fits(request(c, saver, bounds_.resolved(c.scheme)), out))
+    if (many(c) && !roomy_ && !fits(request(c, q_.graph, saver, bounds_.resolved(c.scheme)), out))
       return next_saver(w, std::move(out));
+    if (search_.until != Until::simulated) return found(w);
+    out.state = Refined::State::found;
+    out.rate = *step_rate(c, q_.graph, saver, quiet_throughput);
+    return out;
+  }
+
+  static Refined found(const Waiting& w) {
+    Refined out;
     out.state = Refined::State::found;
     out.rate = w.bound;
-    if (search_.simulate)
-      out.rate = *step_rate(c, saver, [](const Request& p) { return std::optional(quiet_throughput(p)); });
     return out;
   }
 
@@ -376,6 +429,7 @@ class WaySearch {
   const Space& space_;
   const Search& search_;
   WayBounds& bounds_;
+  const std::shared_ptr<sim::PricedCollectives> priced_ = std::make_shared<sim::PricedCollectives>(q_.system);
   std::vector<Candidate> all_;
   std::set<Waiting> waiting_;
   std::map<std::string, Way> best_;            ///< by shape

@@ -18,6 +18,13 @@
 
 namespace tandem::answers {
 
+/// How well what a search finds is known. Each bounds the rate of those below it from above.
+enum class Until : uint8_t {
+  stage,  ///< by a stage's time, and the least that it must hold fits: the others may find that it does not
+  undisturbed,  ///< by sim::undisturbed(), and it fits
+  simulated
+};
+
 /// How a search is made.
 struct Search {
   std::size_t top = 5;                 ///< choices that are reported
@@ -26,8 +33,7 @@ struct Search {
   std::optional<Offload> offload;      ///< unset: none, or the least that makes one fit where none does
   std::optional<Recipe> recipe;        ///< unset: that of each scheme
   bool full_memory = false;            ///< ways that leave less than a tenth of it free are taken like others
-  /// false: what is found has been bounded by sim::undisturbed(), not simulated.
-  bool simulate = true;
+  Until until = Until::simulated;
   /// May be empty; called by one thread at a time. `share`: of the work that the text names, what is done.
   std::function<void(std::string_view text, std::optional<double> share)> progress;
   const std::atomic<bool>* stop = nullptr;  ///< the search ends when it becomes true; null: never
@@ -47,7 +53,7 @@ struct Saver {
 struct Way {
   Candidate candidate;
   Saver saver;
-  double rate = 0;     ///< samples/s without noise; or an upper bound, where none is simulated
+  double rate = 0;     ///< samples/s without noise; or an upper bound, see Search::until
   bool tight = false;  ///< it comes last, as it leaves less than a tenth of a device's memory free
 };
 

@@ -7,13 +7,13 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 
 #include "answers/failures.h"
 #include "answers/goodput.h"
 #include "base/in_parallel.h"
 #include "plan/faults.h"
+#include "plan/machines.h"
 #include "plan/plan_rank.h"
 #include "plan/power.h"
 
@@ -23,29 +23,10 @@ namespace {
 
 using answers::Depth;
 using answers::Failures;
-using answers::Search;
-using answers::Space;
-using answers::WayBounds;
 
 constexpr int64_t kMostSpares = 16;
 constexpr double kNever = 1e-6;   // a useful share of the time below which a training never gets done
 constexpr std::size_t kWave = 4;  // machines that are predicted at once, on however many threads
-
-/// A system with a number of nodes, and the best way to train on it.
-struct Machine {
-  std::string system;
-  int64_t nodes = 1;
-  std::shared_ptr<Question> question;
-  Way way;  ///< its rate is an upper bound
-  int64_t ways = 0;
-  std::string why_not;  ///< "": it is a candidate
-  std::optional<schemes::Report> report;
-  std::string without_failures;           ///< why they are left out
-  std::optional<FaultRates> faults = {};  ///< published ones that count
-  double idle_watts = 0;                  ///< at least
-
-  double rate_at_most() const { return report ? report->rate.samples_per_second : way.rate; }
-};
 
 /// An offer for a machine, with the best that it could do.
 struct Entry {
@@ -56,161 +37,65 @@ struct Entry {
 
 class Planner {
  public:
-  explicit Planner(const PlanQuestion& question) : q_(question) {}
+  explicit Planner(const PlanQuestion& question) : q_(question), search_(question) {}
 
   Plan run() {
-    find();
+    machines_ = search_.find();
+    plan_.priced = static_cast<int64_t>(machines_.size());
+    for (const Machine& m : machines_) plan_.ways += m.ways;
     enter();
     predict_first();
     return finish();
   }
 
  private:
-  /// The best way of each system and number of nodes. Systems are independent; bounds of one are shared by
-  /// its numbers of nodes.
-  void find() {
-    std::vector<std::string> systems;
-    for (std::string system : q_.systems) {
-      const Question asked = question(system, 0);  // what is wrong with all numbers of nodes
-      const auto [name, devices] = devices_of(system);
-      if (devices == static_cast<int64_t>(asked.system.accelerators().size())) system = name;
-      if (std::find(systems.begin(), systems.end(), system) == systems.end()) systems.push_back(system);
-    }
-    std::vector<std::vector<Machine>> found(systems.size());
-    const std::size_t all = systems.size() * q_.nodes.size();
-    tell_priced(0, all);
-    base::in_parallel(systems.size(), q_.threads,
-                      [&](std::size_t i) { found[i] = machines(systems[i], all); });
-    for (auto& of_system : found) {
-      for (Machine& m : of_system) {
-        plan_.ways += m.ways;
-        ++plan_.priced;
-        if (m.why_not.empty())
-          machines_.push_back(std::move(m));
-        else
-          plan_.left_out.push_back({m.system, m.nodes, m.why_not});
-      }
-    }
-  }
-
-  void tell_priced(std::size_t more, std::size_t all) {
-    const std::scoped_lock lock(telling_);
-    priced_ += more;
-    say(fmt::format("bounded {} of {} machines ...", priced_, all), priced_, all);
-  }
-
-  std::vector<Machine> machines(const std::string& system, std::size_t all) {
-    std::vector<Machine> out;
-    std::optional<Question> first;
-    std::unique_ptr<WayBounds> bounds;
-    // What many replicas do not hold, fewer do not either: the most nodes first.
-    for (auto at = q_.nodes.rbegin(); at != q_.nodes.rend(); ++at) {
-      if (stopped()) break;
-      const int64_t nodes = *at;
-      Machine m;
-      m.system = system;
-      m.nodes = nodes;
-      try {
-        m.question = std::make_shared<Question>(question(system, nodes));
-        if (q_.limits.racks) check_racks(*q_.limits.racks, m.question->system.name(), nodes);
-        if (!bounds) {
-          first = *m.question;
-          bounds = std::make_unique<WayBounds>(*first);
-        }
-        find_way(m, *bounds);
-      } catch (const InputError& e) {
-        m.why_not = e.what();
-      }
-      out.push_back(std::move(m));
-      tell_priced(1, all);
-    }
-    std::reverse(out.begin(), out.end());
-    return out;
-  }
-
-  /// "5090-2x:1": a system, and how many of its devices; 0: all.
-  static std::pair<std::string, int64_t> devices_of(const std::string& system) {
-    const auto colon = system.rfind(':');
-    const std::string count = colon == std::string::npos ? "" : system.substr(colon + 1);
-    if (count.empty() || count.find_first_not_of("0123456789") != std::string::npos) return {system, 0};
-    return {system.substr(0, colon),
-            answers::parse_integer(count, 1, 1'000'000, answers::option_place("systems"))};
-  }
-
-  Question question(const std::string& asked, int64_t nodes) const {
-    const auto [system, devices] = devices_of(asked);
-    auto options = q_.training;
-    options.emplace_back("system", system);
-    if (devices > 0 && nodes > 1) throw InputError(fmt::format("{} is a part of one node", asked));
-    Question one = Question::of(options, q_.hooks);
-    if (nodes == 0 || one.system.nodes() == nodes) return one;
-    options.emplace_back("set", fmt::format("nodes={}", nodes));
-    return Question::of(options, q_.hooks);
-  }
-
-  void find_way(Machine& m, WayBounds& bounds) const {
-    Space space;
-    space.graph = &m.question->graph;
-    space.system = &m.question->system;
-    space.schemes = q_.schemes.empty() ? answers::exact_schemes() : q_.schemes;
-    const int64_t most = m.question->system.accelerator_count();
-    space.devices = devices_of(m.system).second > 0 ? devices_of(m.system).second : most;
-    if (space.devices > most)
-      throw InputError(fmt::format("{} asks for {} devices of {}", m.system, space.devices, most));
-    space.samples = q_.samples;
-    space.precisions =
-        q_.precision ? std::vector{*q_.precision} : answers::usual_precisions(m.question->system);
-    space.all = true;
-    Search search;
-    search.top = 1;
-    search.simulate = false;
-    search.offload = schemes::Offload{};  // a machine is bought to hold what it trains
-    search.stop = q_.stop;
-    const answers::Ways ways = answers::find_ways(*m.question, space, search, bounds);
-    m.ways = ways.count;
-    m.way = ways.ranked.at(0);
-    *m.question = m.question->with(
-        {{"scheme", m.way.candidate.scheme},
-         {"devices", std::to_string(m.way.candidate.devices)},
-         {"batch", std::to_string(m.way.candidate.batch)},
-         {"precision", std::string(name(m.way.candidate.precision))},
-         {"recompute", m.way.saver.recompute == schemes::Recompute{} ? "" : m.way.saver.recompute.text()}},
-        q_.hooks);
-    m.idle_watts = idle_power(m.question->system, m.nodes, m.way.candidate.devices).wall().low;
-    m.question->timeline = false;
-    m.question->programs = std::make_shared<schemes::Programs>();  // those of the search are done with
-  }
-
-  /// Each machine with the cheapest offer of each kind, if it can be of those within the budget, in the order
-  /// of the best that it can do. A kind never displaces another: spot machines are taken away, and a
-  /// reservation must be paid for its whole term.
+  /// All machines, each with the cheapest offer of each kind, in the order of the best that they can do.
+  /// Those that are predicted stay as they are.
   void enter() {
+    std::erase_if(entries_, [&](const Entry& e) { return !machines_[e.machine].report; });
     for (std::size_t i = 0; i < machines_.size(); ++i) {
-      const Machine& m = machines_[i];
-      std::map<OfferKind, Entry> best;
-      for (const Offer& offer : offers_for(m.question->system, q_.market.offers)) {
-        if (!(offer.kind == OfferKind::buy ? q_.market.buy : q_.market.rent)) continue;
-        if (!allows(offer, m.nodes, m.way.candidate.devices)) continue;
-        if (offer.kind == OfferKind::spot && !q_.market.spot) continue;
-        const Entry entry{i, offer, at_least(m, &offer, Aim::cheapest)};
-        const auto [at, fresh] = best.emplace(offer.kind, entry);
-        const auto key = [&](const Entry& e) { return std::pair(!may_meet(e), e.value); };
-        if (!fresh && key(entry) < key(at->second)) at->second = entry;
-      }
-      if (best.empty()) {
-        entries_.push_back({i, {}, at_least(m, nullptr, q_.aim)});
-        const std::string missing = fmt::format("price of {}", m.system);
-        if (std::find(plan_.missing.begin(), plan_.missing.end(), missing) == plan_.missing.end())
-          plan_.missing.push_back(missing);
-      }
-      for (auto& [kind, entry] : best) {
-        entry.value = at_least(m, &*entry.offer, q_.aim);
-        entries_.push_back(std::move(entry));
-      }
+      if (machines_[i].possible() && !machines_[i].report) enter(i);
     }
-    std::stable_sort(entries_.begin(), entries_.end(),
-                     [](const Entry& a, const Entry& b) { return a.value < b.value; });
-    if (machines_.empty()) refuse();
+    std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+      return std::pair(a.value, a.machine) < std::pair(b.value, b.machine);
+    });
+    if (entries_.empty()) refuse();
+  }
+
+  /// With the cheapest offer of each kind, if it can be of those within the budget. A kind never displaces
+  /// another: spot machines are taken away, and a reservation must be paid for its whole term.
+  void enter(std::size_t i) {
+    const Machine& m = machines_[i];
+    std::map<OfferKind, Entry> best;
+    for (const Offer& offer : offers_for(m.question->system, q_.market.offers)) {
+      if (!(offer.kind == OfferKind::buy ? q_.market.buy : q_.market.rent)) continue;
+      if (!allows(offer, m.nodes, m.way.candidate.devices)) continue;
+      if (offer.kind == OfferKind::spot && !q_.market.spot) continue;
+      const Entry entry{i, offer, at_least(m, &offer, Aim::cheapest)};
+      const auto [at, fresh] = best.emplace(offer.kind, entry);
+      const auto key = [&](const Entry& e) { return std::pair(!may_meet(e), e.value); };
+      if (!fresh && key(entry) < key(at->second)) at->second = entry;
+    }
+    if (best.empty()) entries_.push_back({i, {}, at_least(m, nullptr, q_.aim)});
+    for (auto& [kind, entry] : best) {
+      entry.value = at_least(m, &*entry.offer, q_.aim);
+      entries_.push_back(std::move(entry));
+    }
+  }
+
+  /// Settles those of `which` that are not, which gives their entries other places. Whether there were any.
+  template <typename Machines>
+  bool settle(const Machines& which) {
+    std::vector<std::size_t> open;
+    std::copy_if(which.begin(), which.end(), std::back_inserter(open),
+                 [&](std::size_t i) { return machines_[i].possible() && !machines_[i].settled; });
+    if (open.empty()) return false;
+    search_.settle(machines_, open);
+    settled_ += open.size();
+    say(fmt::format("found the best ways for {} of at most {} machines ...", settled_, machines_.size()),
+        settled_, machines_.size());
+    if (!stopped()) enter();
+    return !stopped();
   }
 
   /// Seconds, USD or joules of a sample, at least; without a price infinite.
@@ -244,27 +129,33 @@ class Planner {
   /// Goes on until `top` are predicted and no other can be among them, nor be the best that keeps to the
   /// limits. The front() is predicted first.
   void predict_first() {
-    const std::set<std::size_t> wanted = front();
-    std::size_t next = 0;
-    while (!stopped()) {
-      const double best = best_that_meets();
-      std::vector<std::size_t> wave;
-      for (const std::size_t m : wanted) {
-        if (!machines_[m].report && wave.size() < kWave) wave.push_back(m);
-      }
-      for (; wave.empty() && next < entries_.size(); ++next) {
-        const Entry& e = entries_[next];
-        const bool of_top = known() < q_.top || e.value < worst_of_top();
-        if (!of_top && !(e.value < best)) break;
-        if (!machines_[e.machine].report && (of_top || may_meet(e))) wave.push_back(e.machine);
-      }
-      if (wave.empty()) break;
+    std::set<std::size_t> wanted = front();
+    while (settle(wanted)) wanted = front();
+    for (std::vector<std::size_t> wave = next(wanted); !wave.empty() && !stopped(); wave = next(wanted)) {
+      if (settle(wave)) continue;
       base::in_parallel(wave.size(), q_.threads, [&](std::size_t i) { predict(machines_[wave[i]]); });
       predicted_ += static_cast<int64_t>(wave.size());
       say(fmt::format("predicted {} of at most {} machines ...", predicted_, machines_.size()),
           static_cast<std::size_t>(predicted_), machines_.size());
     }
     predict_smallest();
+  }
+
+  /// Those to predict next.
+  std::vector<std::size_t> next(const std::set<std::size_t>& wanted) const {
+    std::vector<std::size_t> wave;
+    for (const std::size_t m : wanted) {
+      if (!machines_[m].report && machines_[m].possible() && wave.size() < kWave) wave.push_back(m);
+    }
+    const double best = best_that_meets(), worst = worst_of_top();
+    const bool few = known() < q_.top;
+    for (std::size_t i = 0; wave.empty() && i < entries_.size(); ++i) {
+      const Entry& e = entries_[i];
+      const bool of_top = few || e.value < worst;
+      if (!of_top && !(e.value < best)) break;
+      if (!machines_[e.machine].report && (of_top || may_meet(e))) wave.push_back(e.machine);
+    }
+    return wave;
   }
 
   /// With limits: the fewest devices that may keep to them, until one does.
@@ -276,11 +167,14 @@ class Planner {
     std::stable_sort(by_size.begin(), by_size.end(),
                      [&](std::size_t a, std::size_t b) { return devices(a) < devices(b); });
     for (const std::size_t i : by_size) {
-      if (stopped()) return;
-      const auto may = [&](const Entry& e) { return e.machine == i && may_meet(e); };
-      if (!machines_[i].report && std::any_of(entries_.begin(), entries_.end(), may)) {
-        predict(machines_[i]);
-        ++predicted_;
+      const auto may = [&] {
+        return std::any_of(entries_.begin(), entries_.end(),
+                           [&](const Entry& e) { return e.machine == i && may_meet(e); });
+      };
+      if (!machines_[i].report && may()) {
+        settle(std::vector{i});
+        if (stopped()) return;
+        if (may()) predict(machines_[i]), ++predicted_;
       }
       if (!machines_[i].report) continue;
       for (const Entry& e : entries_) {
@@ -363,6 +257,7 @@ class Planner {
       }
     }
     m.report = answers::predict(*m.question, devices, Depth::fit);
+    m.question->programs = std::make_shared<schemes::Programs>();
   }
 
   PlanCandidate candidate(const Entry& e) const {
@@ -487,15 +382,23 @@ class Planner {
   }
 
   /// Throws InputError if by their bounds all machines miss the deadline.
-  void check_deadline() const {
+  void check_deadline() {
     if (!q_.limits.deadline || stopped()) return;
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < machines_.size(); ++i) {
+      if (!machines_[i].possible()) continue;
+      if (seconds_at_least(machines_[i]) <= *q_.limits.deadline) return;
+      all.push_back(i);
+    }
+    settle(all);  // so that what is told is near the truth
+    if (stopped()) return;
     const Machine* fastest = nullptr;
     double nodes = INFINITY;  // as if more of them lost nothing
     std::string of;
     for (const Machine& m : machines_) {
-      const double seconds = seconds_at_least(m);
-      if (seconds <= *q_.limits.deadline) return;
-      const double needed = std::ceil(static_cast<double>(m.nodes) * seconds / *q_.limits.deadline);
+      if (!m.possible()) continue;
+      const double needed =
+          std::ceil(static_cast<double>(m.nodes) * seconds_at_least(m) / *q_.limits.deadline);
       if (needed < nodes) nodes = needed, of = m.system;
       if (fastest == nullptr || m.rate_at_most() > fastest->rate_at_most()) fastest = &m;
     }
@@ -517,16 +420,34 @@ class Planner {
       if (machines_[e.machine].report) plan_.ranked.push_back(candidate(e));
     }
     if (plan_.ranked.empty()) refuse();
+    list_the_rest();
     rank(q_, plan_);
     return std::move(plan_);
+  }
+
+  /// What is left out, and of what no price is known.
+  void list_the_rest() {
+    for (const Machine& m : machines_) {
+      if (!m.possible()) plan_.left_out.push_back({m.system, m.nodes, m.why_not});
+    }
+    std::set<std::size_t> unpriced;
+    for (const Entry& e : entries_) {
+      if (!e.offer) unpriced.insert(e.machine);
+    }
+    for (const std::size_t m : unpriced) {
+      const std::string missing = fmt::format("price of {}", machines_[m].system);
+      if (plan_.missing.empty() || plan_.missing.back() != missing) plan_.missing.push_back(missing);
+    }
   }
 
   [[noreturn]] void refuse() const {
     if (stopped()) throw InputError("interrupted before a machine was predicted");
     std::string why;
-    for (const LeftOut& left : plan_.left_out)
-      why = fmt::format("{}; for example {}, {} node{}: {}", "no machine asked about can train this",
-                        left.system, left.nodes, left.nodes == 1 ? "" : "s", left.why);
+    for (const Machine& m : machines_) {
+      if (!m.possible())
+        why = fmt::format("{}; for example {}, {} node{}: {}", "no machine asked about can train this",
+                          m.system, m.nodes, m.nodes == 1 ? "" : "s", m.why_not);
+    }
     throw InputError(why.empty() ? "no machine was asked about" : why);
   }
 
@@ -537,12 +458,12 @@ class Planner {
   }
 
   const PlanQuestion& q_;
+  MachineSearch search_;
   Plan plan_;
   std::vector<Machine> machines_;
   std::vector<Entry> entries_;
   int64_t predicted_ = 0;
-  std::size_t priced_ = 0;
-  std::mutex telling_;  ///< guards priced_ and progress
+  std::size_t settled_ = 0;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "sim/bound/bound_program.h"
 #include "sim/bound/speeds.h"
 #include "sim/cost/measured_collectives.h"
+#include "sim/cost/priced_collectives.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {
@@ -66,10 +67,11 @@ struct Request {
   Pauses pauses{};
   /// Jobs whose transfers share the links; priced by the prediction's profile.
   std::vector<JobBeside> beside;
-  std::vector<NetworkThen> then;            ///< in order
-  int64_t own_executions = kOwnExecutions;  ///< as in CostInput
-  bool timeline = true;                     ///< the report has one
-  std::shared_ptr<Programs> programs;       ///< shared with other predictions; null: each compiles its own
+  std::vector<NetworkThen> then;              ///< in order
+  int64_t own_executions = kOwnExecutions;    ///< as in CostInput
+  bool timeline = true;                       ///< the report has one
+  std::shared_ptr<Programs> programs;         ///< shared with other predictions; null: each compiles its own
+  std::shared_ptr<PricedCollectives> priced;  ///< of `system`, shared with other predictions; null: none are
   bool check_memory = true;  ///< false: simulate even what does not fit; speed-ups from one device
 };
 

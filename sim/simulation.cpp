@@ -330,6 +330,7 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   in.measured = p_.measured;
   in.compute_scale = scale;
   in.speeds = p_.speeds;
+  in.priced = p_.priced;
   in.batches = batches(cluster);
   in.own_executions = p_.own_executions;
   if (gathers(p_.job.scheme->overheads) && cluster.devices > 1) gather_buckets(in);

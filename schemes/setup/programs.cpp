@@ -5,12 +5,6 @@
 
 namespace tandem::schemes {
 
-namespace {
-
-constexpr std::size_t kMostTrainings = 64;
-
-}  // namespace
-
 /// Owns its model and scheme, so that neither can be mistaken for another at the same address.
 struct Programs::Training {
   explicit Training(const Job& asked) : graph(*asked.graph), scheme(*asked.scheme), job(asked) {
@@ -49,7 +43,7 @@ std::shared_ptr<Programs::Training> Programs::training(const Job& job) {
   auto fresh = std::make_shared<Training>(job);
   const std::lock_guard lock(lock_);
   if (auto known = find()) return known;  // another thread was faster
-  if (trainings_.size() == kMostTrainings) trainings_.erase(trainings_.begin());
+  if (trainings_.size() >= most_) trainings_.erase(trainings_.begin());
   trainings_.push_back(fresh);
   return fresh;
 }

@@ -11,10 +11,13 @@
 
 namespace tandem::schemes {
 
-/// What make_workload() and compile() gave before, by what is trained and how, and by the cluster. Keeps the
-/// last 64 trainings, with their models and all clusters that were asked for. Any thread may call.
+/// What make_workload() and compile() gave before, by what is trained and how, and by the cluster, with the
+/// models and all clusters that were asked for. Any thread may call.
 class Programs {
  public:
+  /// Keeps those of the last `most` trainings, at least 1.
+  explicit Programs(std::size_t most = 64) : most_(most) {}
+
   /// make_workload(), once for each training. Throws as it does.
   std::shared_ptr<const Workload> work(const Job& job);
   /// compile(job, work(job), cluster), once for each cluster. Throws as it does.
@@ -24,6 +27,7 @@ class Programs {
   struct Training;
   std::shared_ptr<Training> training(const Job& job);
 
+  const std::size_t most_;
   std::mutex lock_;
   std::vector<std::shared_ptr<Training>> trainings_;  ///< the last used at the end
 };

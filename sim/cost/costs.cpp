@@ -48,7 +48,7 @@ Costs::Costs(const CostInput& input)
       overheads_(input.job.scheme->overheads),
       // One launcher starts a collective on each of its devices.
       start_up_(overheads_.collective * (overheads_.one_launcher ? input.cluster.per_node : 1)),
-      links_(*input.system, between_nodes(overheads_, input.cluster), input.speeds),
+      links_(*input.system, between_nodes(overheads_, input.cluster), input.speeds, input.priced.get()),
       incast_(*input.system, input.speeds.timers) {}
 
 Time Costs::start(VertexId at, Site site) const {

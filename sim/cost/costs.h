@@ -45,7 +45,8 @@ struct CostInput {
   std::shared_ptr<const MeasuredCollectives> measured =
       {};  ///< correct the library's collectives; null: none
   Speeds speeds;
-  int64_t own_executions = kOwnExecutions;  ///< of a split model
+  std::shared_ptr<PricedCollectives> priced = {};  ///< as Request::priced
+  int64_t own_executions = kOwnExecutions;         ///< of a split model
   /// How long a coordinator makes the last gradients of a step wait; 0: half of its cycle.
   Time last_look = {};
 };

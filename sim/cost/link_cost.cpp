@@ -42,7 +42,8 @@ NetworkSoftware faster(NetworkSoftware s, double threads) {
 
 }  // namespace
 
-LinkCost::LinkCost(const System& system, const Overheads& overheads, const Speeds& speeds)
+LinkCost::LinkCost(const System& system, const Overheads& overheads, const Speeds& speeds,
+                   PricedCollectives* priced)
     : system_(system),
       overheads_(overheads),
       messages_(std::make_unique<NetworkSoftware>(
@@ -52,6 +53,9 @@ LinkCost::LinkCost(const System& system, const Overheads& overheads, const Speed
       network_software(library.name.substr(0, library.name.find('-')), system, false), speeds.threads));
   carry(library, *collectives_, system.transport_latency().seconds());
   library_ = std::make_unique<Library>(std::move(library));
+  // With threads transfers use resources that each LinkCost numbers by itself.
+  if (priced != nullptr && priced->of(system) && !collectives_->binds())
+    shelf_ = priced->shelf(overheads, speeds);
   capacity_.resize(system.link_count());
   for (LinkId l = 0; l < capacity_.size(); ++l) capacity_[l] = system.usable(l);
 }
@@ -307,7 +311,13 @@ Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes
                               std::span<const VertexId> members, Choice* chosen) {
   if (chosen != nullptr) *chosen = {};
   if (members.size() < 2 || bytes.n <= 0) return {};
-  return transfer(winner(kind, algorithm, bytes, members), kind, bytes, members, chosen);
+  if (shelf_ == nullptr || chosen != nullptr)
+    return transfer(winner(kind, algorithm, bytes, members), kind, bytes, members, chosen);
+  PricedCollectives::Key key(bytes.n, kind, algorithm, {members.begin(), members.end()});
+  if (const auto known = shelf_->find(key)) return *known;
+  const Transfer out = transfer(winner(kind, algorithm, bytes, members), kind, bytes, members, nullptr);
+  shelf_->keep(std::move(key), out);
+  return out;
 }
 
 double LinkCost::crossings(CollKind kind, const std::string& algorithm, Bytes bytes,

@@ -15,6 +15,7 @@
 #include "schemes/setup/scheme.h"
 #include "sim/bound/bound_program.h"
 #include "sim/bound/speeds.h"
+#include "sim/cost/priced_collectives.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {
@@ -32,7 +33,9 @@ struct Protocol;
 /// by input(), post() and collective(). Keeps references to `system`. Not thread safe.
 class LinkCost {
  public:
-  LinkCost(const System& system, const Overheads& overheads, const Speeds& speeds = {});
+  /// `priced`: collectives of this system that others have priced, and where its own are kept; may be null.
+  LinkCost(const System& system, const Overheads& overheads, const Speeds& speeds = {},
+           PricedCollectives* priced = nullptr);
   ~LinkCost();
 
   /// One point-to-point copy; free when from == to.
@@ -140,6 +143,7 @@ class LinkCost {
   std::map<std::string, uint32_t> extra_;
   std::map<std::tuple<CollKind, std::string, std::vector<VertexId>>, std::unique_ptr<Patterns>> patterns_;
   std::unique_ptr<const Library> library_;
+  std::shared_ptr<PricedCollectives::Shelf> shelf_;  ///< null: nothing is kept
   std::unique_ptr<const NetworkSoftware> messages_,
       collectives_;  ///< of the scheme's library and of library_
 };
