@@ -86,7 +86,7 @@ class Perturbed {
 
   double rate(const Resource& r, double factor, int64_t devices) const {
     Request p = request_on(q_, q_.system, devices);
-    p.anchor_scale = scale_;
+    if (p.anchor) p.anchor->scale = scale_;
     if (by_arrival_ && p.iterations == 0) p.iterations = kRoundsByArrival;
     if (r.speed != nullptr) {
       p.speeds.*r.speed = factor;

@@ -25,15 +25,14 @@ constexpr int64_t kExtra = 400;
 /// The share of a device's memory that a way which is not tight may take.
 constexpr double kRoomy = 0.9;
 
-/// Of what shorter models say that a step takes, and of what they say that a device holds, where an allocator
-/// rounds, so much is taken for sure.
-constexpr double kSureTime = 0.995, kSureBytes = 0.97;
+/// Of what shorter models say that a step takes so much is taken for sure.
+constexpr double kSure = 0.995;
 
 /// What is known of a candidate.
 enum class Level : uint8_t {
   peak,        ///< its arithmetic at peak
   stage,       ///< a stage's time, and that the least it must hold fits
-  shorter,     ///< what shorter models would take and hold
+  shorter,     ///< what shorter models would take
   undisturbed  ///< all but contention and noise, and that it fits
 };
 
@@ -280,29 +279,13 @@ class WaySearch {
     const auto models = bounds_.shorter(c);
     if (!models) return undisturbed(w);
     const Saver saver = savers(c)[w.saver];
-    const ResolvedScheme scheme = full_pipeline(c);
     Refined out;
-    const auto held = [&](const Graph& graph) {
-      const MemoryUse memory = memory_on(request(c, graph, saver, scheme), c.devices);
-      out.capacity = memory.capacity;
-      return static_cast<double>(memory.needed().n);
-    };
-    const Bytes needs{
-        static_cast<int64_t>(kSureBytes * models->line(held(*models->few), held(*models->more)))};
-    const auto most = [&](bool roomy) {
-      return Bytes{static_cast<int64_t>(static_cast<double>(out.capacity.n) * (roomy ? kRoomy : 1))};
-    };
-    if (needs > most(roomy_)) {
-      out.needs = needs;
-      out.tight = needs <= out.capacity;
-      return next_saver(w, std::move(out));
-    }
     const auto seconds = [&](const Graph& graph) -> std::optional<double> {
       const auto rate = step_rate(c, graph, saver, undisturbed_rate);
       return rate ? std::optional(1 / *rate) : std::nullopt;
     };
     const auto few = seconds(*models->few), more = seconds(*models->more);
-    if (few && more) w.bound = std::min(w.bound, 1 / (kSureTime * models->line(*few, *more)));
+    if (few && more) w.bound = std::min(w.bound, 1 / (kSure * models->line(*few, *more)));
     w.level = Level::shorter;
     out.next = w;
     return out;

@@ -87,16 +87,16 @@ void MachineSearch::find(OfSystem& of, std::size_t all) {
   std::reverse(of.machines.begin(), of.machines.end());
 }
 
-void MachineSearch::settle(std::vector<Machine>& all, const std::vector<std::size_t>& which) {
+void MachineSearch::refine(std::vector<Machine>& all, const std::vector<std::size_t>& which) {
   for (const std::size_t i : which) {
     const auto of = std::find_if(systems_.begin(), systems_.end(),
                                  [&](const auto& system) { return system->system == all[i].system; });
-    if (!all[i].settled && !stopped()) settle(all[i], **of);
+    if (!all[i].refined && !stopped()) refine(all[i], **of);
   }
 }
 
-void MachineSearch::settle(Machine& m, OfSystem& of) const {
-  m.settled = true;
+void MachineSearch::refine(Machine& m, OfSystem& of) const {
+  m.refined = true;
   try {
     m.way = ways(m, of, Until::undisturbed).ranked.at(0);
     const Recompute& again = m.way.saver.recompute;
@@ -108,7 +108,7 @@ void MachineSearch::settle(Machine& m, OfSystem& of) const {
                                    q_.hooks);
   } catch (const InputError& e) {
     if (stopped())
-      m.settled = false;
+      m.refined = false;
     else
       m.why_not = e.what();
   }

@@ -23,9 +23,9 @@ namespace tandem::plan {
 struct Machine {
   std::string system;
   int64_t nodes = 1;
-  std::shared_ptr<Question> question;  ///< of `way` once that is settled
+  std::shared_ptr<Question> question;  ///< of `way` once that is refined
   Way way;                             ///< its rate is an upper bound
-  bool settled = false;                ///< `way` fits; before that it may not, and others may be faster
+  bool refined = false;                ///< `way` fits; before that it may not, and others may be faster
   int64_t ways = 0;
   std::string why_not;  ///< "": it is a candidate
   std::optional<schemes::Report> report = {};
@@ -52,15 +52,15 @@ class MachineSearch {
   /// All machines, in the order asked, bounded by Until::stage; stopped early, fewer. Throws InputError for
   /// what is wrong with every number of nodes; else Machine::why_not says it.
   std::vector<Machine> find();
-  /// Settles those of `which` that are not. Machine::why_not says of one that nothing fits it.
-  void settle(std::vector<Machine>& all, const std::vector<std::size_t>& which);
+  /// Refines those of `which` that are not. Machine::why_not says of one that nothing fits it.
+  void refine(std::vector<Machine>& all, const std::vector<std::size_t>& which);
 
  private:
   struct OfSystem;  ///< what machines of one system share
 
   Question question(const std::string& asked, int64_t nodes) const;
   void find(OfSystem& of, std::size_t all);
-  void settle(Machine& m, OfSystem& of) const;
+  void refine(Machine& m, OfSystem& of) const;
   answers::Ways ways(const Machine& m, OfSystem& of, answers::Until until) const;
   void tell(std::size_t all);
   bool stopped() const { return q_.stop != nullptr && *q_.stop; }

@@ -83,17 +83,17 @@ class Planner {
     }
   }
 
-  /// Settles those of `which` that are not, which gives their entries other places. Whether there were any.
+  /// Refines those of `which` that are not, which gives their entries other places. Whether there were any.
   template <typename Machines>
-  bool settle(const Machines& which) {
+  bool refine(const Machines& which) {
     std::vector<std::size_t> open;
     std::copy_if(which.begin(), which.end(), std::back_inserter(open),
-                 [&](std::size_t i) { return machines_[i].possible() && !machines_[i].settled; });
+                 [&](std::size_t i) { return machines_[i].possible() && !machines_[i].refined; });
     if (open.empty()) return false;
-    search_.settle(machines_, open);
-    settled_ += open.size();
-    say(fmt::format("found the best ways for {} of at most {} machines ...", settled_, machines_.size()),
-        settled_, machines_.size());
+    search_.refine(machines_, open);
+    refined_ += open.size();
+    say(fmt::format("found the best ways for {} of at most {} machines ...", refined_, machines_.size()),
+        refined_, machines_.size());
     if (!stopped()) enter();
     return !stopped();
   }
@@ -130,9 +130,10 @@ class Planner {
   /// limits. The front() is predicted first.
   void predict_first() {
     std::set<std::size_t> wanted = front();
-    while (settle(wanted)) wanted = front();
+    while (refine(wanted)) wanted = front();
     for (std::vector<std::size_t> wave = next(wanted); !wave.empty() && !stopped(); wave = next(wanted)) {
-      if (settle(wave)) continue;
+      if (refine(wave)) continue;
+      if (stopped()) break;
       base::in_parallel(wave.size(), q_.threads, [&](std::size_t i) { predict(machines_[wave[i]]); });
       predicted_ += static_cast<int64_t>(wave.size());
       say(fmt::format("predicted {} of at most {} machines ...", predicted_, machines_.size()),
@@ -172,7 +173,7 @@ class Planner {
                            [&](const Entry& e) { return e.machine == i && may_meet(e); });
       };
       if (!machines_[i].report && may()) {
-        settle(std::vector{i});
+        refine(std::vector{i});
         if (stopped()) return;
         if (may()) predict(machines_[i]), ++predicted_;
       }
@@ -390,7 +391,7 @@ class Planner {
       if (seconds_at_least(machines_[i]) <= *q_.limits.deadline) return;
       all.push_back(i);
     }
-    settle(all);  // so that what is told is near the truth
+    refine(all);  // so that what is told is near the truth
     if (stopped()) return;
     const Machine* fastest = nullptr;
     double nodes = INFINITY;  // as if more of them lost nothing
@@ -463,7 +464,7 @@ class Planner {
   std::vector<Machine> machines_;
   std::vector<Entry> entries_;
   int64_t predicted_ = 0;
-  std::size_t settled_ = 0;
+  std::size_t refined_ = 0;
 };
 
 }  // namespace

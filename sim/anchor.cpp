@@ -58,8 +58,8 @@ AnchorFit meet(const Simulation& simulation, const Anchor& anchor, std::vector<s
 }  // namespace
 
 AnchorFit fit_anchor(const Request& p, const Simulation& simulation, std::vector<std::string>& notes) {
-  if (p.anchor_scale) return {*p.anchor_scale, p.anchor.has_value()};
   if (!p.anchor) return {};
+  if (p.anchor->scale) return {*p.anchor->scale, true};
   Request measured = p;
   measured.speeds = {};
   if (p.anchor->batch != 0) measured.job.batch = p.anchor->batch;

@@ -25,6 +25,7 @@ struct Anchor {
   int64_t batch = 0;                       ///< per device when it was measured; 0 = the prediction's
   const System* system = nullptr;          ///< the system it was measured on; null = the prediction's
   const ResolvedScheme* scheme = nullptr;  ///< the scheme it was measured under; null = the prediction's
+  std::optional<double> scale = {};        ///< the factor (anchored_scale), if known: it is not fitted again
 };
 
 /// Another job on the same machine, on the next free devices; it repeats while the predicted one runs.
@@ -59,8 +60,6 @@ struct Request {
   std::string profile = "stock";  ///< kernel costs: a name in calibration/profiles or a file
   std::shared_ptr<const MeasuredCollectives> measured;  ///< corrects the library's collectives; null: none
   std::optional<Anchor> anchor;
-  /// The anchor's factor (anchored_scale), if known: it is not fitted again.
-  std::optional<double> anchor_scale;
   Speeds speeds;
   std::optional<Disturbance> disturbance;  ///< unset: the step-time jitter of the system's host
   Stragglers stragglers{};                 ///< in addition

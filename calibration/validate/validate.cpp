@@ -202,14 +202,8 @@ struct Rate {
   std::vector<ErrorSource> errors;     ///< of the only part; empty with several
 };
 
-/// The anchor of a part, the same in every row of a series.
-struct PartAnchor {
-  Anchor anchor;
-  std::optional<double> scale;  ///< its value, once the first row has fitted it
-};
-
 /// `anchors`: of each part; none: not anchored. The errors of parts are fully correlated.
-Rate rate_of(Request p, const Setting& setting, std::vector<PartAnchor>* anchors = nullptr) {
+Rate rate_of(Request p, const Setting& setting, std::vector<Anchor>* anchors = nullptr) {
   double seconds = 0, most = 0, least = 0;
   Rate out;
   const int64_t batch = p.job.batch;
@@ -218,11 +212,10 @@ Rate rate_of(Request p, const Setting& setting, std::vector<PartAnchor>* anchors
     p.job.input = part.input;
     p.job.batch = part.batch > 0 ? part.batch : batch;
     if (anchors != nullptr) {
-      PartAnchor& own = (*anchors)[out.parts.size()];
-      p.anchor = own.anchor;
-      p.anchor_scale.reset();
+      Anchor& own = (*anchors)[out.parts.size()];
+      p.anchor = own;
       if (!own.scale) own.scale = anchored_scale(p);
-      p.anchor_scale = own.scale;
+      p.anchor->scale = own.scale;
     }
     const Report r = simulate_rate(p);
     out.parts.push_back(r.rate.samples_per_second);
@@ -240,15 +233,15 @@ Rate rate_of(Request p, const Setting& setting, std::vector<PartAnchor>* anchors
 
 /// With one part the anchor itself. Several get equal shares of the time that is left after work outside the
 /// devices, of which `alone`, the prediction for the anchor's devices, gives the amount.
-std::vector<PartAnchor> anchors_of(const Setting& setting, const Anchor& anchor, const Rate& alone) {
-  if (setting.parts.size() == 1) return {{anchor, {}}};
+std::vector<Anchor> anchors_of(const Setting& setting, const Anchor& anchor, const Rate& alone) {
+  if (setting.parts.size() == 1) return {anchor};
   const double scale = (1 / anchor.rate - alone.unread) / (1 / alone.rate - alone.unread);
   if (!(scale > 0))
     throw InputError(
         fmt::format("input alone takes {} s of a sample, more than the published rate allows", alone.unread));
-  std::vector<PartAnchor> out;
+  std::vector<Anchor> out;
   for (std::size_t i = 0; i < setting.parts.size(); ++i) {
-    Anchor& own = out.emplace_back(PartAnchor{anchor, {}}).anchor;
+    Anchor& own = out.emplace_back(anchor);
     own.rate = alone.parts[i] / scale;
     if (setting.parts[i].batch > 0) own.batch = setting.parts[i].batch;
   }
@@ -258,7 +251,7 @@ std::vector<PartAnchor> anchors_of(const Setting& setting, const Anchor& anchor,
 /// What the first row of a series, its anchor, determines for the others.
 struct AtAnchor {
   Rate alone;
-  std::vector<PartAnchor> anchors;
+  std::vector<Anchor> anchors;
 };
 
 /// Without an anchor, by devices.

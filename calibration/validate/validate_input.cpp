@@ -45,9 +45,8 @@ void add_run(const Json& without, const Json& with, const LoaderOf& loader, std:
     if (alone == base.end()) continue;
     p.devices = devices;
     p.anchor = Anchor{alone->second, devices, p.job.batch, &q.system, nullptr};
-    p.anchor_scale.reset();
     p.job.input = false;
-    p.anchor_scale = anchored_scale(p);
+    p.anchor->scale = anchored_scale(p);
     const double before = simulate_rate(p).rate.samples_per_second;
     p.job.input = true;
     const double after = simulate_rate(p).rate.samples_per_second;

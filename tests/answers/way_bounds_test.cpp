@@ -46,18 +46,38 @@ class Setting {
     all_ = candidates(space);
   }
 
+  /// What two shorter models say that one of them at random takes is no more than the whole model takes.
+  void check_shorter(std::mt19937& rng, int& compared) {
+    const Candidate& c = all_[rng() % all_.size()];
+    const auto models = bounds_.shorter(c);
+    if (!models) return;
+    static const Recompute kAgain[] = {{}, {.norms = true, .activations = true}, {.blocks = true}};
+    const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
+    const Request whole = request(c, scheme, kAgain[rng() % 3]);
+    const auto of = [&](const Graph& graph) {
+      Request p = whole;
+      p.job.graph = &graph;
+      return p;
+    };
+    SCOPED_TRACE(testing::Message() << question_.graph.name() << " " << c.scheme << " on " << c.devices
+                                    << ", batch " << c.batch << ", " << name(c.precision));
+    try {
+      const auto seconds = [](const Request& p) { return 1 / sim::undisturbed(p).rate; };
+      const double step = models->line(seconds(of(*models->few)), seconds(of(*models->more)));
+      EXPECT_LE(0.995 * step, seconds(whole));
+      ++compared;
+    } catch (const InputError&) {
+      // What a scheme refuses is no candidate.
+    }
+  }
+
   /// One of them at random, against the simulator.
   void check(std::mt19937& rng, int& compared) {
     const Candidate& c = all_[rng() % all_.size()];
     static const Recompute kAgain[] = {{}, {.norms = true, .activations = true}, {.blocks = true}};
     const Recompute& again = kAgain[rng() % 3];
     const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
-    Request p = question_.request(c.devices);
-    p.job.scheme = &scheme;
-    p.job.batch = c.batch;
-    p.job.precision = c.precision;
-    p.job.recompute = again;
-    p.timeline = false;
+    const Request p = request(c, scheme, again);
     SCOPED_TRACE(testing::Message() << question_.graph.name() << " " << c.scheme << " on " << c.devices
                                     << ", batch " << c.batch << ", " << name(c.precision) << ", "
                                     << again.text());
@@ -76,6 +96,16 @@ class Setting {
   }
 
  private:
+  Request request(const Candidate& c, const ResolvedScheme& scheme, const Recompute& again) const {
+    Request p = question_.request(c.devices);
+    p.job.scheme = &scheme;
+    p.job.batch = c.batch;
+    p.job.precision = c.precision;
+    p.job.recompute = again;
+    p.timeline = false;
+    return p;
+  }
+
   Question question_;
   WayBounds bounds_;
   std::vector<Candidate> all_;
@@ -94,6 +124,20 @@ TEST(WayBounds, NoSimulationIsFasterAndNoDeviceHoldsLess) {
     for (int i = 0; i < each; ++i) setting.check(rng, compared);
   }
   EXPECT_GT(compared, settings() / 2);
+}
+
+TEST(WayBounds, ShorterModelsSayWhatTheWholeTakes) {
+  constexpr Machine kMachines[] = {{"gpt2:layers=24", "dgx-a100", 2, 64},
+                                   {"llama2-7b:layers=32", "dgx-h100", 2, 128},
+                                   {"bert-large", "v100-pcie-8x", 1, 48},
+                                   {"mixtral-8x7b:layers=24", "dgx-h100", 4, 64}};
+  std::mt19937 rng(20261130);
+  int compared = 0;
+  for (const Machine& machine : kMachines) {
+    Setting setting(machine);
+    for (int i = 0; i < settings() / 10; ++i) setting.check_shorter(rng, compared);
+  }
+  EXPECT_GT(compared, settings() / 10);
 }
 
 TEST(WaySearch, RatesFromShorterStepsAreThoseOfWholeOnes) {
