@@ -100,11 +100,13 @@ void MachineSearch::refine(Machine& m, OfSystem& of) const {
   try {
     m.way = ways(m, of, Until::undisturbed).ranked.at(0);
     const Recompute& again = m.way.saver.recompute;
+    const schemes::Offload& offload = m.way.saver.offload;
     *m.question = m.question->with({{"scheme", m.way.candidate.scheme},
                                     {"devices", std::to_string(m.way.candidate.devices)},
                                     {"batch", std::to_string(m.way.candidate.batch)},
                                     {"precision", std::string(name(m.way.candidate.precision))},
-                                    {"recompute", again == Recompute{} ? "" : again.text()}},
+                                    {"recompute", again == Recompute{} ? "" : again.text()},
+                                    {"offload", offload.any() ? offload.text() : ""}},
                                    q_.hooks);
   } catch (const InputError& e) {
     if (stopped())
@@ -134,7 +136,6 @@ Ways MachineSearch::ways(const Machine& m, OfSystem& of, Until until) const {
   search.until = until;
   search.threads = until == Until::stage ? 1 : q_.threads;  // systems are bounded at once
   search.full_memory = until == Until::stage;               // a bound of those too that leave little room
-  search.offload = schemes::Offload{};                      // a machine is bought to hold what it trains
   search.stop = q_.stop;
   return answers::find_ways(*m.question, space, search, *of.bounds);
 }

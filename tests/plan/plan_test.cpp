@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "plan/plan_rank.h"
 #include "plan/power.h"
@@ -296,13 +297,28 @@ TEST(Plan, WithoutAPriceTimeAndEnergyRank) {
 }
 
 TEST(Plan, WhatCannotTrainIsLeftOutWithAReason) {
-  PlanQuestion q = question({"dgx-a100-80gb", "2080ti-pcie-8x"});
-  q.training = {{"model", "llama3-8b"}, {"tokens", "1e9"}, {"optimizer", "adam"}};
+  PlanQuestion q = question({"dgx-b200", "2080ti-pcie-8x"});  // not even a host's memory holds it
+  q.training = {{"model", "llama3-70b"}, {"tokens", "1e9"}, {"optimizer", "adam"}};
   q.samples = 64;
   const Plan plan = make_plan(q);
   ASSERT_EQ(plan.left_out.size(), 1u);
   EXPECT_EQ(plan.left_out[0].system, "2080ti-pcie-8x");
   EXPECT_FALSE(plan.left_out[0].why.empty());
+}
+
+TEST(Plan, OffloadsWhereNothingFitsOtherwise) {
+  PlanQuestion q = question({"5090-2x:1", "dgx-h100"});
+  q.training = {{"model", "llama3-8b"}, {"tokens", "1e8"}, {"optimizer", "adamw"}};
+  q.samples = 16;
+  q.precision = Precision::bf16;
+  const Plan plan = make_plan(q);
+  std::set<std::string> offloading;
+  for (const PlanCandidate& c : plan.ranked) {
+    EXPECT_TRUE(c.report.fits) << c.system;
+    EXPECT_EQ(c.question->offload, c.way.saver.offload) << c.system;
+    if (c.way.saver.offload.any()) offloading.insert(c.system);
+  }
+  EXPECT_THAT(offloading, ElementsAre("5090-2x:1"));
 }
 
 TEST(Plan, OwnFailuresReplaceThePublishedOnes) {
