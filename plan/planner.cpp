@@ -316,7 +316,9 @@ class Planner {
       c.useful = c.report.goodput->share;
       c.spares = c.report.goodput->spares;
     }
-    const int64_t most = c.bought() && c.faults ? kMostSpares : 0;
+    int64_t most = c.bought() && c.faults ? kMostSpares : 0;
+    if (q_.limits.racks)
+      most = std::min(most, most_nodes(*q_.limits.racks, m.question->system.name()) - c.nodes);
     for (int64_t spares = 0; spares <= most; ++spares) {
       PlanCandidate with = c;
       with.finish = useful;

@@ -17,15 +17,23 @@ namespace {
 using answers::parse_integer;
 constexpr int64_t kMostUnits = 1000, kMostRacks = 1'000'000;
 
-/// Of a node of the system; unset: no file says it.
-std::optional<int64_t> rack_units(const Json& document, const std::string& system) {
-  for (const Json& each : document.at("nodes").items()) {
+Json document() { return Json::load(data_root() + "/plan/racks.json"); }
+
+/// Of a rack.
+int64_t rack_units() { return document().at("rack").at("value").as_int(1, kMostUnits); }
+
+/// Of a node of the system.
+int64_t units_of(const Racks& racks, const std::string& system) {
+  if (const auto own = racks.units.find(system); own != racks.units.end()) return own->second;
+  const Json known = document();
+  for (const Json& each : known.at("nodes").items()) {
     each.only({"systems", "value", "date", "source"});
     for (const Json& name : each.at("systems").items()) {
       if (name.as_text() == system) return each.at("value").as_int(1, kMostUnits);
     }
   }
-  return {};
+  throw InputError(fmt::format("how many rack units a node of {} takes is not known: say --rack-units {}=8",
+                               system, system));
 }
 
 }  // namespace
@@ -55,20 +63,16 @@ std::map<std::string, int64_t> parse_rack_units(const std::string& text, const P
   return out;
 }
 
+int64_t most_nodes(const Racks& racks, const std::string& system) {
+  return rack_units() / units_of(racks, system) * racks.count;
+}
+
 void check_racks(const Racks& racks, const std::string& system, int64_t nodes) {
-  const Json document = Json::load(data_root() + "/plan/racks.json");
-  const int64_t rack = document.at("rack").at("value").as_int(1, kMostUnits);
-  const auto own = racks.units.find(system);
-  const std::optional<int64_t> units =
-      own != racks.units.end() ? std::optional(own->second) : rack_units(document, system);
-  if (!units)
-    throw InputError(fmt::format("how many rack units a node of {} takes is not known: say --rack-units {}=8",
-                                 system, system));
-  const int64_t most = rack / *units;
-  if (racks.in_one(nodes) <= most) return;
+  const int64_t most = most_nodes(racks, system);
+  if (nodes <= most) return;
   throw InputError(fmt::format("{} node{} of {} rack units do not fit in {} rack{} of {}: at most {}", nodes,
-                               nodes == 1 ? "" : "s", *units, racks.count, racks.count == 1 ? "" : "s", rack,
-                               most * racks.count));
+                               nodes == 1 ? "" : "s", units_of(racks, system), racks.count,
+                               racks.count == 1 ? "" : "s", rack_units(), most));
 }
 
 }  // namespace tandem::plan

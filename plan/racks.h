@@ -26,8 +26,9 @@ double parse_draw(const std::string& text, const Place& place);
 Racks parse_racks(const std::string& text, const Place& place);
 /// "NAME=UNITS[,...]". Throws InputError at `place`.
 std::map<std::string, int64_t> parse_rack_units(const std::string& text, const Place& place);
-/// Throws InputError if the nodes do not fit into the racks, or if the height of a node of the system is not
-/// known.
+/// The most nodes that the racks hold. Throws InputError if the height of a node of the system is not known.
+int64_t most_nodes(const Racks& racks, const std::string& system);
+/// Throws InputError as most_nodes(), and if the nodes do not fit into the racks.
 void check_racks(const Racks& racks, const std::string& system, int64_t nodes);
 
 }  // namespace tandem::plan

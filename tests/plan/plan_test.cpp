@@ -274,6 +274,21 @@ TEST(Plan, RacksHoldSoManyNodes) {
   EXPECT_TRUE(make_plan(q).ranked.at(0).meets());
 }
 
+/// Spare nodes stand in them too.
+TEST(Plan, RacksHoldSparesToo) {
+  PlanQuestion q = question({"dgx-h100"}, {32});
+  q.samples = 4096;
+  q.market.rent = false;
+  q.limits.racks = parse_racks("100", {});
+  const int64_t spares = make_plan(q).ranked.at(0).spares;
+  ASSERT_GT(spares, 0);
+  q.limits.racks->count = 7;  // 35 nodes
+  EXPECT_EQ(make_plan(q).ranked.at(0).spares, std::min<int64_t>(spares, 3));
+  q.nodes = {35};
+  q.samples = 35 * 8 * 16;
+  EXPECT_EQ(make_plan(q).ranked.at(0).spares, 0);
+}
+
 TEST(Plan, RacksNeedTheHeightOfNodes) {
   PlanQuestion q = question({"hgx-h200"});
   q.limits.racks = parse_racks("2:40kW", {});
