@@ -141,20 +141,19 @@ const std::string& import_details() {
 }  // namespace
 
 void register_import(Registry<Verb>& registry) {
-  registry.add(
-      {.name = "import",
-       .summary =
-           "other tools' files: what they say of a machine becomes a system file, a config.json a model file",
-       .usage = "[KIND] FILE... [options]   (- reads standard input)",
-       .flags = all_flags(),
-       .least_words = 1,
-       .most_words = 64,
-       .next =
-           [](const std::vector<std::string>& before) {
-             return before.empty() ? import_kinds_registry().names() : std::vector<std::string>();
-           },
-       .run = import_files,
-       .details = import_details()});
+  registry.add({.name = "import",
+                .summary = "other tools' files: what they say of a machine becomes a system file, a "
+                           "config.json or a graph of ONNX a model file",
+                .usage = "[KIND] FILE... [options]   (- reads standard input)",
+                .flags = all_flags(),
+                .least_words = 1,
+                .most_words = 64,
+                .next =
+                    [](const std::vector<std::string>& before) {
+                      return before.empty() ? import_kinds_registry().names() : std::vector<std::string>();
+                    },
+                .run = import_files,
+                .details = import_details()});
 }
 
 }  // namespace tandem::app

@@ -41,6 +41,24 @@ TEST(Import, APasteFromATerminalBecomesASystemThatPredicts) {
   EXPECT_EQ(tool({"show", "system", box}).status, 0);
 }
 
+TEST(Import, AGraphOfOnnxBecomesAModelThatPredicts) {
+  const Scratch scratch;
+  const std::string model = scratch.file("model.json"), file = fixture("onnx/images");
+  const ChildResult imported = tool({"import", "onnx", file, "--loss", "cross-entropy", "--out", model});
+  if (imported.status == 4) {
+    expect_refusal(imported, 4, "built without protobuf");
+    GTEST_SKIP() << "built without protobuf";
+  }
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  EXPECT_THAT(imported.err, HasSubstr("images: 833 parameters"));
+  const ChildResult predicted =
+      tool({"predict", "--model", model, "--system", "dgx1-v100", "--devices", "1,8"});
+  EXPECT_EQ(predicted.status, 0) << predicted.err;
+  expect_refusal(tool({"import", "onnx", file, "--dim", "N"}), kUsage, "--dim N: wanted is NAME=N");
+  expect_refusal(tool({"import", "onnx", file, "--loss", "mes"}), kUsage, "mse");
+  expect_refusal(tool({"import", "onnx", file, "--dim", "N=4"}), kInput, "a batch of 1");
+}
+
 TEST(Import, KindsAreToldByContent) {
   for (const char* name :
        {"nccl_xml/switches.xml", "nccl_xml/amd.xml", "hwloc_xml/power.xml", "topo_m/paste"}) {

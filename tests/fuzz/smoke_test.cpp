@@ -24,14 +24,26 @@ struct Target {
 };
 void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
 
-constexpr Target kTargets[] = {
-    {"hwloc_xml", fuzz::hwloc_xml},   {"json", fuzz::json},           {"kineto", fuzz::kineto},
-    {"link_tests", fuzz::link_tests}, {"model", fuzz::model},         {"nccl_tests", fuzz::nccl_tests},
-    {"nccl_xml", fuzz::nccl_xml},     {"options", fuzz::options},     {"report", fuzz::report},
-    {"system", fuzz::system},         {"hf_config", fuzz::hf_config}, {"topo_m", fuzz::topo_m},
-    {"units", fuzz::units},           {"image", fuzz::image},         {"record_file", fuzz::record_file},
-    {"question", fuzz::question},     {"offers", fuzz::offers},       {"site", fuzz::site},
-    {"sweep_file", fuzz::sweep_file}};
+constexpr Target kTargets[] = {{"hwloc_xml", fuzz::hwloc_xml},
+                               {"json", fuzz::json},
+                               {"kineto", fuzz::kineto},
+                               {"link_tests", fuzz::link_tests},
+                               {"model", fuzz::model},
+                               {"nccl_tests", fuzz::nccl_tests},
+                               {"nccl_xml", fuzz::nccl_xml},
+                               {"options", fuzz::options},
+                               {"report", fuzz::report},
+                               {"system", fuzz::system},
+                               {"hf_config", fuzz::hf_config},
+                               {"topo_m", fuzz::topo_m},
+                               {"units", fuzz::units},
+                               {"image", fuzz::image},
+                               {"record_file", fuzz::record_file},
+                               {"question", fuzz::question},
+                               {"offers", fuzz::offers},
+                               {"site", fuzz::site},
+                               {"sweep_file", fuzz::sweep_file},
+                               {"onnx", fuzz::onnx}};
 /// Of a target: $TANDEM_FUZZ_MUTATIONS, else a few.
 int64_t mutations() {
   const char* set = std::getenv("TANDEM_FUZZ_MUTATIONS");

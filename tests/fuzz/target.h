@@ -18,6 +18,7 @@ void link_tests(std::string_view bytes);
 void model(std::string_view bytes);
 void nccl_tests(std::string_view bytes);
 void nccl_xml(std::string_view bytes);
+void onnx(std::string_view bytes);
 void offers(std::string_view bytes);
 void options(std::string_view bytes);
 void record_file(std::string_view bytes);

@@ -33,7 +33,7 @@ inline const std::map<std::string, int> kInnerFloors = {
     {"app/console", 0},        {"app/analysis", 1},
     {"app/pictures", 2},       {"app/measure", 2},
     {"app/page", 2},           {"app/serve", 3},
-    {"app/show", 3},           {"models/import", 0},
+    {"app/show", 3},           {"models/import", 1},
     {"schemes/program", 0},    {"schemes/collectives", 1},
     {"schemes/schedules", 1},  {"schemes/setup", 2},
     {"schemes/step", 3},       {"schemes/sync", 4},
