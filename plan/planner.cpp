@@ -261,8 +261,23 @@ class Planner {
     m.question->programs = std::make_shared<schemes::Programs>();
   }
 
+  /// With the entry's offer; or of spot ones, which are taken away more and less often, with that which turns
+  /// out best.
   PlanCandidate candidate(const Entry& e) const {
     const Machine& m = machines_[e.machine];
+    PlanCandidate best = candidate(m, e.offer);
+    if (!e.offer || e.offer->kind != OfferKind::spot) return best;
+    for (const Offer& other : offers_for(m.question->system, q_.market.offers)) {
+      if (other.kind != OfferKind::spot || other.name == e.offer->name) continue;
+      if (!allows(other, m.nodes, m.way.candidate.devices)) continue;
+      PlanCandidate c = candidate(m, other);
+      if (std::pair(!c.meets(), c.value(q_.aim)) < std::pair(!best.meets(), best.value(q_.aim)))
+        best = std::move(c);
+    }
+    return best;
+  }
+
+  PlanCandidate candidate(const Machine& m, const std::optional<Offer>& offer) const {
     PlanCandidate c;
     c.system = m.system;
     c.nodes = m.nodes;
@@ -271,7 +286,7 @@ class Planner {
     c.question = m.question;
     c.report = *m.report;
     c.way.rate = c.report.rate.samples_per_second;
-    c.offer = e.offer;
+    c.offer = offer;
     if (!m.without_failures.empty()) c.notes.push_back(m.without_failures);
     const auto& sets = m.question->sets;
     if (c.offer &&

@@ -209,6 +209,26 @@ TEST(Plan, SpotMachinesDisplaceNoOthers) {
   }
 }
 
+/// A cheap one that is always taken away costs more than its price.
+TEST(Plan, OfSpotOffersThatWhichCostsLeastInTheEndIsTaken) {
+  PlanQuestion q = question({"dgx-a100"});
+  q.aim = Aim::cheapest;
+  q.market.spot = true;
+  const auto taken = [&](const std::string& interruptions) {
+    q.market.offers = offers_from_json(Json::parse(fmt::format(R"({{"offers": {{
+          "steady": {{"seller": "me", "system": "dgx-a100", "kind": "spot", "per_hour": 10, "interruptions_per_hour": 0,
+                      "date": "2026-11", "source": "a quote"}},
+          "taken": {{"seller": "me", "system": "dgx-a100", "kind": "spot", "per_hour": 9,
+                     "interruptions_per_hour": {}, "date": "2026-11", "source": "a quote"}}}}}})",
+                                                               interruptions),
+                                                   "offers.json"),
+                                       q.market.today);
+    return make_plan(q).ranked.at(0).offer->name;
+  };
+  EXPECT_EQ(taken("0.001"), "taken");
+  EXPECT_EQ(taken("3"), "steady");
+}
+
 /// Two cards that are bought draw what two draw and fail as two do, whatever the slots of the machine.
 TEST(Plan, APartOfAMachineHasNoMoreDevices) {
   PlanQuestion q = question({"4090-pcie-8x:2"});
