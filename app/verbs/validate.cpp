@@ -7,6 +7,8 @@
 #include <set>
 #include <thread>
 
+#include "app/analysis/asking.h"
+#include "app/analysis/records_text.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "app/pictures/rates_picture.h"
@@ -92,7 +94,31 @@ int put_regret(const Arguments& arguments, int threads) {
   return 0;
 }
 
+/// What may be said of records; their question says the rest. --memory and --input mean other things here.
+constexpr std::string_view kOfRecords[] = {
+    "model", "system", "scheme", "precision", "optimizer", "recipe", "profile", "collective-profile", "set"};
+
+int put_records(const Arguments& arguments) {
+  const std::string format = arguments.choice("format", "md", {"md", "csv"});
+  if (arguments.words().empty())
+    throw UsageError("--add takes records: tandem validate --add RECORD.json [RECORD.json...]");
+  Values given;
+  for (const std::string_view option : kOfRecords) {
+    if (arguments.has(option)) given.set(option, arguments.all(option));
+  }
+  const auto rows = validate_records(arguments.words(), given, hooks(arguments));
+  put_result(arguments, format == "csv" ? records_csv(rows) : records_markdown(rows));
+  return 0;
+}
+
 int run_validate(const Arguments& arguments) {
+  if (arguments.has("add")) {
+    check_out_apart(arguments, arguments.words());
+    return put_records(arguments);
+  }
+  for (const std::string_view option : kOfRecords) {
+    if (arguments.has(option)) refuse_option(option, "goes with --add");
+  }
   const std::string format = arguments.choice("format", "md", {"md", "json"});
   const int threads = static_cast<int>(
       arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
@@ -144,33 +170,42 @@ int run_validate(const Arguments& arguments) {
 }  // namespace
 
 void register_validate(Registry<Verb>& registry) {
+  std::vector<Option> flags = {
+      {"add", "",
+       "instead: predictions against records of tandem.record (FILE...), which may be of any machine"},
+      {"format", "md|json", "default md; with --add md or csv"},
+      {"threads", "N", "default: one per processor; the result does not depend on it"},
+      {"pairs", "md|csv", "only the section about boards that differ in one thing, or its rows"},
+      {"input", "md|csv", "only the section about runs with and without input, or its rows"},
+      {"regret", "md|csv",
+       "only the sections about choices by predictions and their probabilities, or the choices"},
+      {"splits", "md|csv",
+       "only the section about split models, or its rows; FILE: of these tables in "
+       "calibration/data/splits"},
+      {"collectives", "md|csv", "only the section about collectives, or its rows"},
+      {"runs", "md|csv", "only the section about whole published runs, or its rows"},
+      {"power", "md|csv", "only the section about power while training, or its rows"},
+      {"incast", "", "only the section about many senders into one port"},
+      {"memory", "md|csv", "only the section about memory, or its rows"},
+      out_flag(),
+      quiet_flag()};
+  for (const std::string_view option : kOfRecords) flags.push_back(question_option(option));
   registry.add(
       {.name = "validate",
-       .summary = "predictions against the published measurements in calibration/data",
-       .usage = "[FILE...] [options]",
-       .flags = {{"format", "md|json", "default md"},
-                 {"threads", "N", "default: one per processor; the result does not depend on it"},
-                 {"pairs", "md|csv", "only the section about boards that differ in one thing, or its rows"},
-                 {"input", "md|csv", "only the section about runs with and without input, or its rows"},
-                 {"regret", "md|csv",
-                  "only the sections about choices by predictions and their probabilities, or the choices"},
-                 {"splits", "md|csv",
-                  "only the section about split models, or its rows; FILE: of these tables in "
-                  "calibration/data/splits"},
-                 {"collectives", "md|csv", "only the section about collectives, or its rows"},
-                 {"runs", "md|csv", "only the section about whole published runs, or its rows"},
-                 {"power", "md|csv", "only the section about power while training, or its rows"},
-                 {"incast", "", "only the section about many senders into one port"},
-                 {"memory", "md|csv", "only the section about memory, or its rows"},
-                 out_flag(),
-                 quiet_flag()},
+       .summary = "predictions against the published measurements in calibration/data, or your own records",
+       .usage = "[FILE...] [options] | --add RECORD... [options]",
+       .flags = std::move(flags),
        .most_words = 1000,
        .run = run_validate,
        .details =
            "VALIDATION.md of the repository is made by: tandem validate --out VALIDATION.md. With --out and "
            "md, the sections go to docs/validation next to the document, every row to "
            "calibration/validation/SOURCE.csv, and the picture of all rates to rates.png and rates.svg "
-           "there. Without --out all sections are one document."});
+           "there. Without --out all sections are one document.\n\n"
+           "A record is of PyTorch on your machine (docs/python.md). With several of one training, the one "
+           "on "
+           "the fewest devices is the anchor of the others.\n\nExample\n"
+           "  tandem validate --add one.json eight.json --system dgx1-v100"});
 }
 
 }  // namespace tandem::app

@@ -27,8 +27,8 @@ constexpr int kTracedKinds = static_cast<int>(TracedKind::other) + 1;
 std::string_view name(TracedKind kind);
 
 /// By words in the names that cuDNN, cuBLAS, CUTLASS, MIOpen, hipBLASLt, NCCL, RCCL, PyTorch, Triton and
-/// FBGEMM give their kernels. A matrix product that a convolution calls counts as a product: its name does
-/// not tell.
+/// FBGEMM give their kernels, and ATen its operators ("aten::addmm"). A matrix product that a convolution
+/// calls counts as a product: its name does not tell.
 TracedKind kind_of_kernel(std::string_view name);
 /// "all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", "send-receive" by the
 /// kernel of NCCL or RCCL or by the name of an operator ("nccl:_all_gather_base", "allreduce"); "" for

@@ -165,7 +165,7 @@ class _Recording:
         self.last = time.perf_counter()
         return False
 
-    def document(self, samples, name):
+    def document(self, samples, name, question=None):
         ordered = sorted(self.lengths)
         median = statistics.median(ordered)
         ranks = _ranks(self.torch)
@@ -174,6 +174,8 @@ class _Recording:
                "step_seconds": {"low": ordered[0], "median": median, "high": ordered[-1], "steps": len(ordered)},
                "memory": self.memory, "operators": _operators(self.profile),
                "collectives": _collectives(self.profile)}
+        if question is not None:
+            out["question"] = question
         if samples:
             out["samples_per_step"] = samples * ranks["world_size"]
             out["samples_per_second"] = out["samples_per_step"] / median
@@ -188,6 +190,10 @@ def _show(document):
              f"  a step takes {step['median'] * 1e3:.3f} ms ({step['low'] * 1e3:.3f} .. {step['high'] * 1e3:.3f})"]
     if "anchor" in document:
         lines.append(f"  {document['samples_per_second']:.4g} samples/s: --anchor {document['anchor']}")
+    if "question" in document:
+        said = {key: value if isinstance(value, str | int | float) else "as a document"
+                for key, value in document["question"].items() if key != "schema"}
+        lines.append("  question: " + ", ".join(f"{key} {value}" for key, value in said.items()))
     lines += [f"  {key.replace('_', ' ')}: {value / 2**20:.0f} MiB" for key, value in document["memory"].items()]
     lines.append("  versions: " + ", ".join(f"{key} {value}" for key, value in document["versions"].items()))
     for row in document["operators"][:8]:
@@ -207,20 +213,30 @@ def _keep(document, out):
         print(f"  all of it, and nothing else, is in {out}", file=sys.stderr)
 
 
-def record(step, *, samples=None, name="", warmup=3, steps=10, out=None):
+def _question(given):
+    """A "tandem-question-1" document: of a tandem.Question, or of a mapping that may lack a part of one."""
+    if given is None:
+        return None
+    whole = json.loads(given.json()) if hasattr(given, "json") else dict(given)
+    return {"schema": "tandem-question-1", **{key: value for key, value in whole.items() if key != "devices"}}
+
+
+def record(step, *, samples=None, name="", question=None, warmup=3, steps=10, out=None):
     """Runs `step()` warmup + steps + 3 times and returns what is known of it.
 
     samples: of a step of this process; adds samples per second of all processes and the text that `anchor=` takes.
+    question: what is trained and on what, for `tandem validate --add`: a tandem.Question, or a mapping of its options,
+    {"model": "resnet50", "optimizer": "sgd"}; what it lacks is said there.
     out: a file for the same as JSON ("tandem-record-1"). Every process of a distributed training calls it.
     Times are in seconds, of a step and with the device awaited; memory in bytes. The last three steps are profiled and
     not timed.
     """
-    recording = _Recording(warmup, steps)
+    recording, question = _Recording(warmup, steps), _question(question)
     while True:
         step()
         if recording.end_of_step():
             break
-    document = recording.document(samples, name)
+    document = recording.document(samples, name, question)
     _keep(document, out)
     return document
 
@@ -233,6 +249,7 @@ def main():
     options = argparse.ArgumentParser(prog="python -m tandem.record", description=__doc__.split("\n\n")[0])
     options.add_argument("--samples", type=int, help="of a step of this process")
     options.add_argument("--name", default="", help="what to call it")
+    options.add_argument("--question", help="a file: what is trained and on what, for tandem validate --add")
     options.add_argument("--warmup", type=int, default=3)
     options.add_argument("--steps", type=int, default=10)
     options.add_argument("--out", help="a file for the record")
@@ -241,6 +258,10 @@ def main():
     asked = options.parse_args()
     if asked.steps < 2 or asked.warmup < 0:
         options.error("--steps is 2 at least and --warmup 0 at least")
+    question = None
+    if asked.question:
+        with open(asked.question, encoding="utf-8") as file:
+            question = _question(json.load(file))
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     recording = _Recording(asked.warmup, asked.steps)
@@ -255,7 +276,7 @@ def main():
     try:
         runpy.run_path(asked.script, run_name="__main__")
     except _Enough:
-        _keep(recording.document(asked.samples, asked.name), asked.out)
+        _keep(recording.document(asked.samples, asked.name, question), asked.out)
         return 0
     print(f"tandem.record: the script ended after {recording.count} steps of its optimiser; "
           f"{asked.warmup + asked.steps + PROFILED} are needed (--warmup, --steps)", file=sys.stderr)

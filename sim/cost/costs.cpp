@@ -134,9 +134,13 @@ Transfer Costs::over_links(const Op& op, std::span<const VertexId> members) {
   if (in_.measured && c.kind != CollKind::shift && c.algorithm == "auto")
     t.stretch(measured_factor(c.kind, bytes, members));
   t.latency += start_up_;
-  const double membw = in_.system->device(members[0]).memory_bandwidth.bytes_per_second;
-  t.latency += Time::from_seconds(overheads_.copies_per_byte * static_cast<double>(op.bytes.n) / membw);
+  t.latency += Time::from_seconds(copying(overheads_, op, in_.system->device(members[0])));
   return t;
+}
+
+double copying(const Overheads& overheads, const Op& op, const Device& device) {
+  return overheads.copies_per_byte * static_cast<double>(op.bytes.n) /
+         device.memory_bandwidth.bytes_per_second;
 }
 
 double Costs::measured_factor(CollKind kind, Bytes bytes, std::span<const VertexId> members) {

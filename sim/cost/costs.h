@@ -181,6 +181,9 @@ class Costs {
   std::vector<std::string> measured_notes_;
 };
 
+/// Seconds in which the gradients of a collective are copied into and out of buffers.
+double copying(const Overheads& overheads, const Op& op, const Device& device);
+
 /// What the kernels of a worker move in one step.
 Bytes moved_in_step(const Program& program);
 

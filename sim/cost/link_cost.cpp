@@ -212,8 +212,21 @@ std::map<uint32_t, double> LinkCost::threads(const Pattern& p) {
     const uint32_t thread = resource(fmt::format("{} of {}", s.thread, system_.vertex_name(member)),
                                      s.threads * core_share(member) / s.send);
     out[thread] += end.sent + end.received * s.receive / s.send;
+    threads_[member] = thread;
   }
   return out;
+}
+
+bool LinkCost::polls() const { return !collectives_->sleeps; }
+
+double LinkCost::busy(const Transfer& collective, double seconds, VertexId member) const {
+  const auto thread = threads_.find(member);
+  if (thread == threads_.end() || !(seconds > 0)) return 1;
+  double weight = 0;
+  for (const auto* uses : {&collective.uses, &collective.resolved}) {
+    for (const Use& use : *uses) weight += use.link == thread->second ? use.weight : 0;
+  }
+  return std::min(1.0, weight * collective.bytes / capacity_[thread->second] / seconds);
 }
 
 PatternPrice LinkCost::priced(const Laid& laid, const std::map<uint32_t, double>& threads,

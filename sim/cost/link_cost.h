@@ -113,6 +113,12 @@ class LinkCost {
   const std::vector<double>& capacity() const { return capacity_; }
   std::string resource_name(uint32_t resource) const;
 
+  /// Whether the thread of the system's library that carries out collectives polls while it waits.
+  bool polls() const;
+  /// Share of the `seconds` of a collective alone in which that thread of `member` works; 1 where that is not
+  /// known.
+  double busy(const Transfer& collective, double seconds, VertexId member) const;
+
  private:
   struct Patterns;
   const Patterns& patterns(CollKind kind, const std::string& algorithm, std::span<const VertexId> members);
@@ -141,6 +147,7 @@ class LinkCost {
   std::vector<double> capacity_;
   std::vector<std::string> extra_names_;
   std::map<std::string, uint32_t> extra_;
+  std::map<VertexId, uint32_t> threads_;  ///< resources of members' threads
   std::map<std::tuple<CollKind, std::string, std::vector<VertexId>>, std::unique_ptr<Patterns>> patterns_;
   std::unique_ptr<const Library> library_;
   std::shared_ptr<PricedCollectives::Shelf> shelf_;  ///< null: nothing is kept

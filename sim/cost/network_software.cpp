@@ -27,7 +27,7 @@ NetworkSoftware read(std::string_view library, std::string_view transport, const
                                  did_you_mean(std::string(library), libraries().keys()),
                                  fmt::join(libraries().keys(), ", ")));
   }
-  entry->only({"summary", "thread", "threads", "handling", "transports", "source"});
+  entry->only({"summary", "thread", "threads", "handling", "sleeps", "transports", "source"});
   const double core = system.host().core_speed;
   if (const Json* rate = entry->find("handling")) out.handling = rate->as_bandwidth().bytes_per_second * core;
   const Json* way = entry->at("transports").find(std::string(transport));
@@ -46,6 +46,7 @@ NetworkSoftware read(std::string_view library, std::string_view transport, const
   if (way->find("send") == nullptr) return out;  // the NIC moves the bytes
   out.thread = entry->at("thread").as_text();
   out.threads = static_cast<int>(entry->integer("threads", 1, 1, 1000));
+  out.sleeps = entry->boolean("sleeps", false);
   out.send = 1 / (way->at("send").as_bandwidth().bytes_per_second * core);
   out.receive = 1 / (way->at("receive").as_bandwidth().bytes_per_second * core);
   return out;

@@ -27,6 +27,7 @@ struct NetworkSoftware {
   bool flush = false;  ///< one trip more for bulk data, which a read after it makes visible to the device
   std::vector<std::string> protocols;   ///< of collectives that the transport can carry; empty: all
   std::vector<std::string> algorithms;  ///< that collectives over several nodes may take; empty: all
+  bool sleeps = false;                  ///< while it waits; else the thread polls
   bool binds() const { return !thread.empty(); }
   /// Seconds of a thread that one end spends on a message, per byte of it.
   double per_byte(bool sends, double bytes) const { return (sends ? send : receive) + message / bytes; }

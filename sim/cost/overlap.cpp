@@ -95,6 +95,11 @@ Beside beside(const Taken& taken, bool product, double memory) {
   return {product ? std::max(asked, 1 / (1 - taken.units)) : asked, asked};
 }
 
-Beside beside_on_processor(bool own_cores) { return {own_cores ? 1.0 : 2.0, 1, 0}; }
+Beside beside_on_processor(bool own_cores, bool polls, double busy) {
+  if (own_cores) return {};
+  if (polls) return {2, 1, 0};
+  busy = std::min(busy, 1.0);
+  return {1 / (1 - std::min(busy, 0.5)), std::max(1.0, 2 * busy), 0};
+}
 
 }  // namespace tandem::sim

@@ -50,10 +50,11 @@ struct Beside {
 Beside beside(const Taken& taken, bool product, double memory);
 /// Of a collective that a thread of the processor itself carries out, and kernels on its cores. With cores of
 /// its own nobody waits for another. Else that thread, which polls until all has come, shares a core with one
-/// of the threads that compute, half the time each; kernels are cut evenly over the cores (oneDNN,
-/// balance211), so that all wait for that one. On 24 cores whose threads are bound, Horovod's thread costs a
-/// step a factor of 1.2 while it only looks every few milliseconds whether there is work
-/// (horovod/horovod#2804: 27.8 images/s, 23.2 during it; 9.2 where nothing is bound).
-Beside beside_on_processor(bool own_cores);
+/// of the threads that compute, half the time each. One that sleeps while it waits, and works for the share
+/// `busy` of the collective's time alone, has its core when it wants it up to half the time. Kernels are cut
+/// evenly over the cores (oneDNN, balance211), so that all wait for that one. On 24 cores whose threads are
+/// bound, Horovod's thread costs a step a factor of 1.2 while it only looks every few milliseconds whether
+/// there is work (horovod/horovod#2804: 27.8 images/s, 23.2 during it; 9.2 where nothing is bound).
+Beside beside_on_processor(bool own_cores, bool polls = true, double busy = 1);
 
 }  // namespace tandem::sim

@@ -105,11 +105,13 @@ class StockCosts : public Costs {
     return out;
   }
 
-  Beside beside(const Op&, const Transfer& collective, double seconds, const Task& task,
+  Beside beside(const Op& op, const Transfer& collective, double seconds, const Task& task,
                 VertexId at) override {
     const Device& device = input().system->device(at);
     if (device.kind == Device::Kind::cpu) {
-      Beside both = beside_on_processor(program().comm_cores > 0);
+      Beside both = beside_on_processor(
+          program().comm_cores > 0, links().polls(),
+          links().busy(collective, seconds, at) + copying(overheads(), op, device) / seconds);
       if (program().comm_cores == 0) both.lost = overheads().interference;
       return both;
     }

@@ -49,6 +49,16 @@ class Records(unittest.TestCase):
         self.assertEqual(counts["aten::addmm"], 1)  # a step has one product with a bias
         tandem.predict(model="mlp", system="dgx1-v100", devices=1, anchor=record["anchor"])
 
+    def test_keeps_a_question(self):
+        import tandem
+
+        kept = tandem.record(lambda: None, samples=32, steps=2, question={"model": "mlp", "batch": 16})
+        self.assertEqual(kept["question"], {"schema": "tandem-question-1", "model": "mlp", "batch": 16})
+        whole = tandem.Question(model="mlp", system="dgx1-v100", devices=[1, 2])
+        kept = tandem.record(lambda: None, samples=32, steps=2, question=whole)["question"]
+        self.assertEqual((kept["model"], kept["system"], kept["schema"]), ("mlp", "dgx1-v100", "tandem-question-1"))
+        self.assertNotIn("devices", kept)
+
     def test_of_a_script(self):
         with tempfile.TemporaryDirectory() as folder:
             script, out = pathlib.Path(folder, "private_name.py"), pathlib.Path(folder, "record.json")
@@ -63,12 +73,12 @@ class Records(unittest.TestCase):
             self.assertEqual(short.returncode, 3)
             self.assertIn("ended after 5 steps of its optimiser; 10 are needed", short.stderr)
             self.assertFalse(out.exists())
-            done = run(1000)
+            done = run(987654321)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("Kept of 4 steps", done.stderr)
             text = out.read_text()
             self.assertEqual(json.loads(text)["step_seconds"]["steps"], 4)
-            for private in ("private_name", folder, "secret", "1000"):
+            for private in ("private_name", folder, "secret", "987654321"):
                 self.assertNotIn(private, text)
 
 

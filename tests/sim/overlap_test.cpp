@@ -126,6 +126,12 @@ TEST(Overlap, OnProcessorsKernelsBesideSumsTakeTwiceAsLong) {
   EXPECT_LT(passes("allreduce"), 2 * alone);
   EXPECT_EQ(beside_on_processor(true).kernel, 1);
   EXPECT_EQ(beside_on_processor(false).kernel, 2);
+  const Beside light = beside_on_processor(false, false, 0.2), heavy = beside_on_processor(false, false, 1);
+  EXPECT_DOUBLE_EQ(light.kernel, 1.25) << "four fifths of a core are left";
+  EXPECT_EQ(light.collective, 1);
+  // Both halve: one after another, as they would without each other's company.
+  EXPECT_EQ(heavy.kernel, 2);
+  EXPECT_EQ(heavy.collective, 2);
 }
 
 }  // namespace
