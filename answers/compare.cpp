@@ -171,10 +171,6 @@ Comparison compare_systems(const Values& values, const std::vector<std::string>&
   return out;
 }
 
-std::vector<Report> reports_of(const std::string& word) {
-  return is_document(word) ? reports_from_json(Json::parse(word, "report")) : load_reports(word);
-}
-
 /// Of more than two: a row per report, relative to A's on the same number of devices, or A's last.
 Comparison compare_reports(const std::vector<std::string>& files) {
   Comparison out;
@@ -228,6 +224,10 @@ void check_reports(const Values& values, const std::vector<std::string>& words) 
 }
 
 }  // namespace
+
+std::vector<Report> reports_of(const std::string& word) {
+  return is_document(word) ? reports_from_json(Json::parse(word, "report")) : load_reports(word);
+}
 
 std::string Comparison::json() const {
   return several() ? several_json(rows, labels) : compare_json(pairs, names, boards, unpaired);

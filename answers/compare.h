@@ -53,4 +53,7 @@ struct Comparison {
 Comparison compare(const Values& given, std::vector<std::string> words, const Hooks& hooks,
                    const std::function<void(std::string_view)>& show = {});
 
+/// The reports of a file, or of the text of a document. Throws InputError.
+std::vector<Report> reports_of(const std::string& word);
+
 }  // namespace tandem::answers

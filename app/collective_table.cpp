@@ -7,8 +7,8 @@
 #include <cmath>
 #include <functional>
 
-#include "app/pictures/gnuplot.h"
 #include "calibration/validate/collective_data.h"
+#include "pictures/gnuplot.h"
 
 namespace tandem::app {
 namespace {
@@ -181,7 +181,7 @@ std::string collective_remarks(const CollectiveRun& run) {
   return out;
 }
 
-std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base) {
+Gnuplot draw_collective(const CollectiveRun& run) {
   std::vector<std::vector<std::string>> predicted, bound, measured;
   double least = INFINITY, most = 1;
   for (const CollectiveLine& l : run.lines) {
@@ -206,7 +206,7 @@ std::vector<std::string> draw_collective(const CollectiveRun& run, const std::st
   plot.data("predicted", predicted);
   plot.data("bound", bound);
   plot.data("measured", measured);
-  return plot.draw(base);
+  return plot;
 }
 
 }  // namespace tandem::app

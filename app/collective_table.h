@@ -6,6 +6,7 @@
 
 #include "app/console/table.h"
 #include "calibration/collectives.h"
+#include "pictures/gnuplot.h"
 
 namespace tandem::app {
 
@@ -15,7 +16,7 @@ Table collective_table(const CollectiveRun& run);
 std::string collective_csv(const std::vector<CollectiveRun>& runs);
 /// Where the figures come from and, with measured ones, their errors.
 std::string collective_remarks(const CollectiveRun& run);
-/// <base>.png and <base>.svg: bus bandwidth over size, both logarithmic; predicted, bound and measured.
-std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base);
+/// The picture: bus bandwidth over size, both logarithmic; predicted, bound and measured.
+Gnuplot draw_collective(const CollectiveRun& run);
 
 }  // namespace tandem::app

@@ -35,15 +35,17 @@ using namespace answers;
 namespace sweep {
 using namespace answers;
 }
-namespace app {
+namespace pictures {
 using namespace calibration;
 using namespace plan;
+}  // namespace pictures
+namespace app {
+using namespace pictures;
 using namespace sweep;
 using namespace exec;
 }  // namespace app
 namespace python {
-using namespace calibration;
-using namespace plan;
+using namespace pictures;
 using namespace sweep;
 }  // namespace python
 namespace tests {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Shared look of all pictures. The writer (app/pictures/gnuplot.cpp) sets the terminal, then the variables and data
+# Shared look of all pictures. The writer (pictures/gnuplot.cpp) sets the terminal, then the variables and data
 # blocks that each template names in its head, then loads this file and the template.
 # For all: heading, subheading (both centred over the picture), heading_size, subheading_size
 set encoding utf8

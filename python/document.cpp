@@ -42,6 +42,8 @@ constexpr Shown kPairs[] = {{"devices", "a.devices"},
                             {"low", "samples_per_second_ratio_interval.low"},
                             {"high", "samples_per_second_ratio_interval.high"},
                             {"why", "why"}};
+constexpr Shown kTraced[] = {
+    {"of a step", "what"}, {"predicted, s", "predicted_seconds"}, {"traced, s", "traced_seconds"}};
 constexpr Shown kSides[] = {{"side", "side"},          {"title", "title"},
                             {"devices", "devices"},    {"samples/s", "samples_per_second"},
                             {"over A", "over_a"},      {"memory, bytes", "memory_bytes_per_device"},
@@ -93,11 +95,15 @@ struct Kind {
   std::span<const Shown> shown;
 };
 
-constexpr Kind kKinds[] = {
-    {"tandem-reports-2", "reports", kReports},    {"tandem-compare-1", "rows", kPairs},
-    {"tandem-compare-several-1", "rows", kSides}, {"tandem-advice-1", "choices", kChoices},
-    {"tandem-plan-1", "candidates", kCandidates}, {"tandem-collective-1", "rows", kSizes},
-    {"tandem-collectives-1", "runs", {}},         {"tandem-sweep-1", "rows", kCells}};
+constexpr Kind kKinds[] = {{"tandem-reports-2", "reports", kReports},
+                           {"tandem-compare-1", "rows", kPairs},
+                           {"tandem-compare-several-1", "rows", kSides},
+                           {"tandem-advice-1", "choices", kChoices},
+                           {"tandem-plan-1", "candidates", kCandidates},
+                           {"tandem-collective-1", "rows", kSizes},
+                           {"tandem-collectives-1", "runs", {}},
+                           {"tandem-trace-comparison-1", "rows", kTraced},
+                           {"tandem-sweep-1", "rows", kCells}};
 
 const Kind* kind_of(std::string_view schema) {
   const auto* found =

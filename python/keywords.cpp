@@ -168,7 +168,7 @@ std::string docstring_of(std::string_view summary, const std::vector<Option>& op
     out += fmt::format("    {} ({}): {}\n", keyword_of(option),
                        option.value.empty() ? "bool" : std::string(option.value), option.help);
   return out + fmt::format(
-                   "\nReturns:\n    Report: {}.\n\nRaises:\n"
+                   "\nReturns:\n    {}.\n\nRaises:\n"
                    "    UsageError: an option that does not exist, or a value that it cannot have\n"
                    "    InputError: a name, a file or a combination that is wrong, with .file, .line and "
                    ".column\n",
@@ -176,7 +176,8 @@ std::string docstring_of(std::string_view summary, const std::vector<Option>& op
 }
 
 std::string docstring_of(const Verb& verb) {
-  return docstring_of(verb.summary, verb.options, "a mapping, the document that `--format json` prints");
+  return docstring_of(verb.summary, verb.options,
+                      "Report: a mapping, the document that `--format json` prints");
 }
 
 }  // namespace tandem::python

@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "python/document.h"
 #include "python/keywords.h"
+#include "python/plots.h"
 #include "python/sweeps.h"
 #include "python/values.h"
 #include "python/verbs.h"
@@ -147,6 +148,7 @@ NB_MODULE(_tandem, module) {
   bind_values(module);
   bind_verbs(module);
   bind_sweep(module);
+  bind_plot(module);
 }
 
 }  // namespace tandem::python

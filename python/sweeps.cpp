@@ -116,7 +116,7 @@ void bind_sweep(nb::module_& module) {
       "A grid of predictions in an SQLite file: every combination of options with several values.\n\n"
       "With an executor, anything with submit(), its workers answer a shard each; they share the folder of "
       "the file. shards: how many; default as many as it has workers.",
-      options, "a \"tandem-sweep-1\" document: its rows are the file's, without question and report");
+      options, "Report: a \"tandem-sweep-1\" document: its rows are the file's, without question and report");
   module.def("sweep", &sweep_grid, nb::sig(signature.c_str()), doc.c_str());
 }
 

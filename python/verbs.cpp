@@ -10,6 +10,7 @@
 #include "answers/recent.h"
 #include "calibration/collectives.h"
 #include "calibration/fit/collective_profile.h"
+#include "calibration/traces/compare_trace.h"
 #include "plan/ask_plan.h"
 #include "plan/plan_json.h"
 #include "plan/planner.h"
@@ -50,9 +51,21 @@ Write written(std::string text) {
   return [text = std::move(text)] { return text; };
 }
 
+std::vector<Option> compare_keywords() {
+  std::vector<Option> out = compare_options();
+  out.push_back({"trace", "FILE", "a trace of PyTorch's profiler, which one report is compared with"});
+  return out;
+}
+
 Write compare_verb(const Values& values, const std::vector<std::string>& words, const Hooks& hooks) {
   if (words.empty() && !values.has("question"))
     throw UsageError("tandem.compare takes systems with model=, or reports");
+  if (values.has("trace")) {
+    if (words.size() != 1) throw UsageError("one report is compared with a trace");
+    const TraceComparison found = compare_trace(words[0], values.text("trace", ""));
+    for (const std::string& note : found.notes) hooks.note(note);
+    return written(found.json());
+  }
   return written(compare(values, words, hooks).json());
 }
 

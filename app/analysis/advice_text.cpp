@@ -8,11 +8,11 @@
 #include <cmath>
 
 #include "answers/shell_line.h"
-#include "app/analysis/plan_words.h"
 #include "app/console/goodput_text.h"
 #include "app/console/progress_text.h"
 #include "app/console/report_text.h"
 #include "base/text.h"
+#include "plan/plan_words.h"
 
 namespace tandem::app {
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "app/console/child.h"
+#include "base/child.h"
 #include "base/json.h"
 #include "sweep/sweep.h"
 

@@ -9,9 +9,9 @@
 
 #include "answers/run_command.h"
 #include "answers/shell_line.h"
-#include "app/analysis/plan_words.h"
 #include "app/console/terminal.h"
 #include "base/text.h"
+#include "plan/plan_words.h"
 
 namespace tandem::app {
 

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "answers/labels.h"
-#include "app/analysis/compare_trace.h"
 #include "app/console/table.h"
 #include "base/units.h"
+#include "calibration/traces/compare_trace.h"
 #include "calibration/validate/validation_statistics.h"
 
 namespace tandem::app {

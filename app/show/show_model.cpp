@@ -6,11 +6,11 @@
 
 #include "app/console/output.h"
 #include "app/console/table.h"
-#include "app/pictures/draw.h"
 #include "app/show/show.h"
 #include "models/dot.h"
 #include "models/graph.h"
 #include "models/optimizer.h"
+#include "pictures/draw.h"
 #include "sim/memory/memory.h"
 
 namespace tandem::app {

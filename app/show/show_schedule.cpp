@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "app/pictures/draw.h"
-#include "app/pictures/schedule_picture.h"
 #include "app/show/show.h"
 #include "base/json_writer.h"
+#include "pictures/draw.h"
+#include "pictures/schedule_picture.h"
 
 namespace tandem::app {
 
@@ -132,7 +132,7 @@ std::string show_pipeline(const ShowRequest& request, const PipelineSchedule& sc
   if (picture_kind(out).empty())
     return request.format == "json" ? document(schedule, shape, run)
                                     : page(schedule, shape, run, request.columns);
-  draw_schedule(schedule, shape, run, out);
+  write_file(out, draw_schedule(schedule, shape, run).drawn(picture_kind(out)));
   return "";
 }
 

@@ -8,9 +8,9 @@
 #include "answers/question.h"
 #include "app/console/output.h"
 #include "app/console/table.h"
-#include "app/pictures/draw.h"
-#include "app/pictures/system_drawing.h"
 #include "app/show/show.h"
+#include "pictures/draw.h"
+#include "pictures/system_drawing.h"
 #include "topologies/devices/power_limit.h"
 #include "topologies/system.h"
 
@@ -137,7 +137,7 @@ std::string show_system(const ShowRequest& request) {
   if (request.format == "json") return system.to_json_text();
   if (request.format == "dot") return system.dot();
   if (!picture_kind(out).empty()) {
-    draw_system(system, out);
+    write_file(out, draw_system(system).drawn(picture_kind(out)));
     return "";
   }
   return page(system, changed_system(system.name(), asked_sets(request.arguments)), request.columns);

@@ -6,7 +6,7 @@
 #include "app/collective_table.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
-#include "app/pictures/draw.h"
+#include "pictures/draw.h"
 
 namespace tandem::app {
 
@@ -21,7 +21,7 @@ int collective(const Arguments& arguments) {
     if (!arguments.has("plot")) break;
     std::string base = picture_base(arguments.text("plot", ""), "collective");
     if (runs.size() > 1) base += fmt::format("-{}-{}", run.kind, run.devices);
-    for (const std::string& file : draw_collective(run, base)) note(arguments, file);
+    for (const std::string& file : write_pictures({{base, draw_collective(run)}})) note(arguments, file);
   }
   if (format == "json") {
     put_result(arguments, collective_json(runs));

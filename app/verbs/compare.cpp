@@ -8,16 +8,16 @@
 #include "answers/what_if.h"
 #include "app/analysis/asking.h"
 #include "app/analysis/compare_rows.h"
-#include "app/analysis/compare_trace.h"
 #include "app/analysis/ops_text.h"
 #include "app/console/cli.h"
 #include "app/console/goodput_text.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
 #include "app/console/progress_text.h"
-#include "app/pictures/comparison_picture.h"
-#include "app/pictures/draw.h"
 #include "app/show/lists.h"
+#include "calibration/traces/compare_trace.h"
+#include "pictures/comparison_picture.h"
+#include "pictures/draw.h"
 
 namespace tandem::app {
 
@@ -65,7 +65,8 @@ std::string reasons(const std::vector<ReportPair>& pairs) {
 void draw_asked(const Arguments& arguments, const std::string& document) {
   if (!arguments.has("plot")) return;
   const std::string base = picture_base(arguments.text("plot", ""), "comparison");
-  for (const std::string& file : draw_comparison(Json::parse(document, "the comparison"), base))
+  for (const std::string& file :
+       write_pictures(draw_comparison(Json::parse(document, "the comparison"), base)))
     note(arguments, file);
 }
 
@@ -200,6 +201,34 @@ std::string comparison_csv(const Comparison& c) {
   std::vector<Report> reports;
   for (const OfSeveral& row : c.rows) reports.push_back(row.report);
   return report_csv(reports);
+}
+
+/// `tandem compare REPORT TRACE`.
+int put_trace_comparison(const Arguments& arguments, const std::string& report, const std::string& trace) {
+  const std::string format = format_of(arguments);
+  const TraceComparison c = compare_trace(report, trace);
+  for (const std::string& text : c.notes) note(arguments, text);
+  if (format == "json") {
+    put_result(arguments, c.json());
+    return 0;
+  }
+  Table table({{"of a step"}, {"predicted ms", true}, {"traced ms", true}, {"difference", true}});
+  const auto ms = [](double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); };
+  const auto row = [&](const std::string& what, double predicted, double seen) {
+    table.add({what, ms(predicted), ms(seen), fmt::format("{:+.2f}", 1e3 * (seen - predicted))});
+  };
+  row("whole", c.report.iteration.median, c.summary.step_mean);
+  for (const TracedPair& p : c.pairs) row(p.what, p.predicted, p.traced);
+  if (format == "csv") {
+    put_result(arguments, table.as(format));
+  } else {
+    put_page(arguments,
+             fmt::format("predicted  {}\ntraced     {}, {}, rank {} of {}\n\n", report_title(c.report),
+                         printable(trace), c.device.empty() ? "device not recorded" : c.device, c.rank,
+                         c.world_size) +
+                 table.as(format, result_columns(arguments)) + "\n" + c.reason);
+  }
+  return 0;
 }
 
 int run_compare(const Arguments& arguments) {

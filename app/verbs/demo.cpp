@@ -15,9 +15,9 @@
 #include "app/console/report_text.h"
 #include "app/console/terminal.h"
 #include "app/measure/cross_check.h"
-#include "app/pictures/pictures.h"
-#include "app/pictures/system_drawing.h"
 #include "base/json.h"
+#include "pictures/pictures.h"
+#include "pictures/system_drawing.h"
 
 namespace tandem::app {
 
@@ -68,7 +68,8 @@ std::string chapter(const std::string& model, const std::filesystem::path& folde
       100 * last[1].time.share.exposed_communication, 100 * slowed(last[1]));
   const auto series = series_of(all);
   for (const PictureKind& kind : picture_kinds()) {
-    for (std::string& file : kind.draw(series, (folder / fmt::format("{}-{}", model, kind.name)).string())) {
+    const std::string base = (folder / fmt::format("{}-{}", model, kind.name)).string();
+    for (std::string& file : write_pictures(kind.draw(series, base))) {
       files.push_back(std::move(file));
     }
   }
@@ -140,7 +141,7 @@ int demo(const Arguments& arguments) {
   for (const char* system : kSystems) {
     progress.show(fmt::format("drawing {} ...", system));
     files.push_back((folder / fmt::format("{}.svg", system)).string());
-    draw_system(System::load(system), files.back());
+    write_file(files.back(), draw_system(System::load(system)).drawn("svg"));
   }
   out += proof(folder, columns, files, progress);
   progress.show("");

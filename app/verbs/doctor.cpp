@@ -8,11 +8,11 @@
 #include <sstream>
 #include <thread>
 
-#include "app/console/child.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "app/console/version.h"
+#include "base/child.h"
 #include "base/data.h"
 #include "base/units.h"
 #include "exec/device/cuda/plugin.h"

@@ -10,8 +10,8 @@
 #include "answers/shell_line.h"
 #include "app/analysis/job_files.h"
 #include "app/analysis/sweep_asking.h"
-#include "app/console/child.h"
 #include "app/console/output.h"
+#include "base/child.h"
 #include "sweep/reader.h"
 
 namespace tandem::app {

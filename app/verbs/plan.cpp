@@ -10,8 +10,8 @@
 #include "app/console/cli.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
-#include "app/pictures/draw.h"
-#include "app/pictures/plan_picture.h"
+#include "pictures/draw.h"
+#include "pictures/plan_picture.h"
 #include "plan/ask_plan.h"
 #include "plan/plan_json.h"
 
@@ -39,7 +39,8 @@ void put_plan(const Arguments& arguments) {
     put_result(arguments, plan_text(q, answer, result_columns(arguments)));
   }
   if (!pictures.empty()) {
-    for (const std::string& file : draw_plan(Json::parse(plan_json(q, answer), "the plan"), pictures))
+    for (const std::string& file :
+         write_pictures(draw_plan(Json::parse(plan_json(q, answer), "the plan"), pictures)))
       note(arguments, file);
   }
 }

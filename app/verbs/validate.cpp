@@ -11,10 +11,10 @@
 #include "app/analysis/records_text.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
-#include "app/pictures/rates_picture.h"
 #include "base/json.h"
 #include "calibration/validate/validate_incast.h"
 #include "calibration/validate/validation_pages.h"
+#include "pictures/rates_picture.h"
 
 namespace tandem::app {
 
@@ -53,7 +53,7 @@ void write_tables(const Arguments& arguments, const Comparisons& found) {
   for (const SplitRow& r : found.splits) by_file[r.file].push_back(r);
   for (const auto& [file, own] : by_file) write("split_" + stem(file), splits_csv(own));
   try {
-    draw_rates(found.rows, (folder / "rates").string());
+    write_pictures(draw_rates(found.rows, (folder / "rates").string()));
   } catch (const DeviceError& e) {
     note(arguments, fmt::format("no picture of the rates: {}", e.what()));
   }

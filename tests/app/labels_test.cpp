@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/pictures/pictures.h"
+#include "pictures/pictures.h"
 #include "tests/app/tool.h"
 
 namespace tandem::tests {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/console/child.h"
+#include "base/child.h"
 #include "tests/app/tool.h"
 
 namespace tandem::tests {

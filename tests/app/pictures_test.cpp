@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <map>
 
-#include "app/console/child.h"
-#include "app/pictures/draw.h"
-#include "app/pictures/gnuplot.h"
-#include "app/pictures/system_drawing.h"
+#include "base/child.h"
 #include "base/error.h"
+#include "pictures/draw.h"
+#include "pictures/gnuplot.h"
+#include "pictures/system_drawing.h"
 #include "tests/app/svg.h"
 #include "tests/app/tool.h"
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "app/analysis/plan_words.h"
 #include "base/text.h"
+#include "plan/plan_words.h"
 #include "tests/app/svg.h"
 #include "tests/app/tool.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "app/pictures/gnuplot.h"
+#include "pictures/gnuplot.h"
 #include "tests/app/tool.h"
 
 namespace tandem::tests {

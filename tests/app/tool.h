@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "app/console/child.h"
+#include "base/child.h"
 #include "base/json.h"
 
 namespace tandem::tests {

@@ -2,7 +2,7 @@
 #include "schemes/report/report.h"
 
 #include "app/console/report_text.h"
-#include "app/pictures/pictures.h"
+#include "pictures/pictures.h"
 #include "tests/fuzz/target.h"
 
 namespace tandem::tests::fuzz {

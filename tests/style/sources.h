@@ -14,9 +14,9 @@ namespace tandem::tests {
 namespace fs = std::filesystem;
 
 inline const std::map<std::string, int> kFloors = {
-    {"include", 0},     {"base", 0}, {"models", 1},  {"topologies", 1}, {"schemes", 2},
-    {"sim", 3},         {"exec", 3}, {"answers", 4}, {"plan", 5},       {"sweep", 5},
-    {"calibration", 6}, {"app", 7},  {"python", 7},  {"tests", 8}};
+    {"include", 0},     {"base", 0},     {"models", 1},  {"topologies", 1}, {"schemes", 2},
+    {"sim", 3},         {"exec", 3},     {"answers", 4}, {"plan", 5},       {"sweep", 5},
+    {"calibration", 6}, {"pictures", 7}, {"app", 8},     {"python", 8},     {"tests", 9}};
 
 /// The floors of the folders inside a room. The room's own folder is on top of these, unless it is named
 /// here. Folders that are not named hold components and count with the room's own folder.
@@ -42,7 +42,6 @@ inline const std::map<std::string, int> kInnerFloors = {
     {"calibration/validate", 2},
     {"app/console", 0},
     {"app/analysis", 1},
-    {"app/pictures", 2},
     {"app/measure", 2},
     {"app/page", 2},
     {"app/serve", 3},
