@@ -48,9 +48,10 @@ void add_aims(const Question& q, Report& report) {
 
 }  // namespace
 
-Report predict(const Question& q, int64_t devices, Depth depth) {
+Report predict(const Question& q, int64_t devices, Depth depth, bool timeline) {
   const auto start = std::chrono::steady_clock::now();
-  const Request p = q.request(devices);
+  Request p = q.request(devices);
+  p.timeline = timeline;
   Report report = depth == Depth::rate && q.then.empty() ? simulate_rate(p)
                   : depth <= Depth::fit                  ? simulate_fit(p)
                                                          : simulate(p);
@@ -67,9 +68,17 @@ Report predict(const Question& q, int64_t devices, Depth depth) {
   return report;
 }
 
+Report predict(const Question& q, int64_t devices, Depth depth) {
+  return predict(q, devices, depth, q.timeline);
+}
+
 std::vector<Report> predict(const Question& question, Depth depth) {
+  return predict(question, depth, question.timeline);
+}
+
+std::vector<Report> predict(const Question& question, Depth depth, bool timeline) {
   std::vector<Report> out;
-  for (const int64_t n : question.devices) out.push_back(predict(question, n, depth));
+  for (const int64_t n : question.devices) out.push_back(predict(question, n, depth, timeline));
   if (depth == Depth::full) add_remedies(question, out);
   return out;
 }

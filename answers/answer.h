@@ -25,8 +25,11 @@ enum class Depth : uint8_t {
 /// InputError: the system has too few devices, the scheme cannot run there, or the devices lack the
 /// precision.
 Report predict(const Question& question, int64_t devices, Depth depth = Depth::full);
+/// The same, with `timeline` in place of the question's own.
+Report predict(const Question& question, int64_t devices, Depth depth, bool timeline);
 /// One report for each of Question::devices, in order. At `full`, where none fits, the one with the most
 /// devices says what would help (add_remedies() in answers/fitting.h).
 std::vector<Report> predict(const Question& question, Depth depth = Depth::full);
+std::vector<Report> predict(const Question& question, Depth depth, bool timeline);
 
 }  // namespace tandem::answers

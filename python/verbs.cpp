@@ -103,25 +103,19 @@ std::shared_ptr<const Question> read_once(const Values& values, const Hooks& hoo
 
 Write predict_question(const std::shared_ptr<const Question>& question, const Values& values) {
   const Depth depth = values.value("depth", "full", sweep::parse_depth);
-  const bool timeline = depth != Depth::rate && !values.has("no-timeline"),
+  const bool timeline = depth > Depth::fit && !values.has("no-timeline"),
              reproducible = values.has("reproducible");
-  std::vector<Report> reports;
-  if (question->timeline == timeline) {
-    reports = predict(*question, depth);
-  } else {
-    Question other = *question;
-    other.timeline = timeline;
-    reports = predict(other, depth);
-  }
-  return [reports = std::move(reports), reproducible] { return reports_to_json(reports, reproducible); };
+  return [reports = predict(*question, depth, timeline), reproducible] {
+    return reports_to_json(reports, reproducible);
+  };
 }
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> all = {
       {"predict", "Simulates a model on a system under a scheme: throughput, staleness, memory, bottleneck.",
        "", predict_options(), predict_verb},
-      {"compare", "What changes and why: systems for a model, or reports.", "systems", compare_options(),
-       compare_verb},
+      {"compare", "What changes and why: systems for a model, reports, or a report and a trace.", "systems",
+       compare_keywords(), compare_verb},
       {"advise",
        "Which scheme, split, micro-batch, recomputation and precision are fastest for a model on a system.",
        "", advise_options(), advise_verb},

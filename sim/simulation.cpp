@@ -122,7 +122,10 @@ void evaluate_steady(Simulated& out, EvaluateOptions options, bool timeline) {
   options.kept_iterations = 2;
   options.fingerprint = false;
   if (!out.program->grid.axes.empty()) options.kept_iterations = options.kept_instances = 1;  // long steps
-  if (!timeline) options.kept_iterations = 0;
+  if (!timeline) {
+    options.kept_iterations = 0;
+    options.kept_instances = 1;  // whose time is accounted for
+  }
   const int32_t each = out.program->micro_batches;
   options.run_in = static_cast<int32_t>(run_in(*out.program, options.iterations / each)) * each;
   options.period = static_cast<int32_t>(period(*out.program)) * each;
@@ -244,7 +247,15 @@ Simulated Simulation::brief(const Simulated& run) const {
   out.options.iterations =
       std::min(out.options.iterations, static_cast<int32_t>(repeating(program)) * program.micro_batches);
   out.options.most_iterations = out.options.iterations;
-  evaluate_steady(out, out.options, false);
+  const auto few = static_cast<std::size_t>(out.options.iterations);
+  if (!out.shorter && run.trace.evaluator == "sweep" && few <= run.trace.iteration_end.size()) {
+    // In a sweep, iterations do not depend on later ones.
+    out.trace.iteration_end.assign(run.trace.iteration_end.begin(),
+                                   run.trace.iteration_end.begin() + out.options.iterations);
+    steady(out);
+  } else {
+    evaluate_steady(out, out.options, false);
+  }
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/until.h"
 #include "sim/bound/alone_times.h"
@@ -32,6 +33,25 @@ struct Ends {
   bool scalar = false;
   int64_t value = 0;
   bool ran = false;
+};
+
+/// Ends of ops, of as many iterations each as others look back.
+class EndsOfOps {
+ public:
+  void add_op(uint32_t lag) {
+    rings_.emplace_back(ends_.size(), lag + 1);
+    ends_.resize(ends_.size() + lag + 1);
+  }
+  Ends& of(uint32_t op, uint32_t iteration) {
+    return ends_[rings_[op].first + iteration % rings_[op].second];
+  }
+  const Ends& of(uint32_t op, uint32_t iteration) const {
+    return ends_[rings_[op].first + iteration % rings_[op].second];
+  }
+
+ private:
+  std::vector<Ends> ends_;
+  std::vector<std::pair<std::size_t, uint32_t>> rings_;  ///< [op]: the first of its ends, and how many
 };
 
 /// The groups of collectives on the same axes.
@@ -136,8 +156,7 @@ class RoleSweep {
     ops_.resize(role_.ops.size());
     for (uint32_t o = 0; o < ops_.size(); ++o) plan_op(o);
     plan_uses();
-    ends_.resize(ops_.size());
-    for (uint32_t o = 0; o < ops_.size(); ++o) ends_[o].resize(ops_[o].lag + 1);
+    for (const OpPlan& p : ops_) ends_.add_op(p.lag);
   }
 
   /// As far as it gets without a message that is not sent yet. True if that is any further.
@@ -151,7 +170,7 @@ class RoleSweep {
           if (role_.ops[next_].kind == OpKind::recv && box(next_).empty()) return moved;
           run_op(next_);
         } else {
-          ends_[next_][iteration_ % ends_[next_].size()].ran = false;
+          ends_.of(next_, iteration_).ran = false;
         }
         release(next_);
       }
@@ -330,7 +349,7 @@ class RoleSweep {
     int64_t floor = 0;
     for (const Dep& dep : role_.ops[o].deps) {
       if (role_.ops[dep.op].lane == role_.ops[o].lane || dep.lag > iteration_) continue;
-      const Ends& ends = ends_[dep.op][(iteration_ - dep.lag) % ends_[dep.op].size()];
+      const Ends& ends = ends_.of(dep.op, iteration_ - dep.lag);
       if (ends.ran && !ends.scalar) return std::nullopt;
       if (ends.ran) floor = std::max(floor, ends.value);
     }
@@ -353,7 +372,7 @@ class RoleSweep {
     int64_t floor = 0;
     for (const Dep& dep : role_.ops[o].deps) {
       if (role_.ops[dep.op].lane == role_.ops[o].lane || dep.lag > iteration_) continue;
-      const Ends& ends = ends_[dep.op][(iteration_ - dep.lag) % ends_[dep.op].size()];
+      const Ends& ends = ends_.of(dep.op, iteration_ - dep.lag);
       if (!ends.ran) continue;
       if (ends.scalar) {
         floor = std::max(floor, ends.value);
@@ -441,7 +460,7 @@ class RoleSweep {
   }
 
   void store_ends(uint32_t o, const Row& lane, bool scalar) {
-    Ends& ends = ends_[o][iteration_ % ends_[o].size()];
+    Ends& ends = ends_.of(o, iteration_);
     ends.ran = true;
     ends.scalar = scalar;
     ends.value = lane[0];
@@ -458,7 +477,7 @@ class RoleSweep {
     for (const Dep& dep : role_.ops[o].deps) {
       const OpPlan& p = ops_[dep.op];
       if (!p.needed || p.lag > 0 || p.last_use != o) continue;
-      Row& row = ends_[dep.op][0].row;
+      Row& row = ends_.of(dep.op, 0).row;
       if (!row.empty()) spare_.push_back(std::move(row));
       row = {};
     }
@@ -484,10 +503,10 @@ class RoleSweep {
   uint32_t iteration_ = 0, next_ = 0;     ///< `next_`: op
   std::map<uint32_t, Meeting> meetings_;  ///< by axes
   std::vector<OpPlan> ops_;
-  std::vector<std::vector<Ends>> ends_;  ///< [op][iteration % (lag + 1)]
-  std::vector<uint64_t> weight_;         ///< [row]
-  std::vector<double> factor_;           ///< [row]
-  double largest_factor_ = 0;            ///< of these
+  EndsOfOps ends_;
+  std::vector<uint64_t> weight_;  ///< [row]
+  std::vector<double> factor_;    ///< [row]
+  double largest_factor_ = 0;     ///< of these
   std::vector<Row> spare_;
   Row lanes_[kLanes], start_, ready_;  ///< `ready_`: of the instances kept, without waiting for others
   std::vector<uint32_t> last_;         ///< [group]: who came last to the collective that runs
