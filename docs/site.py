@@ -6,6 +6,7 @@ Needs MkDocs 1.6 (pip install mkdocs). The pages are the files of this repositor
 nowhere ends the build with exit code 1.
 """
 import argparse
+import json
 import pathlib
 import re
 import shutil
@@ -17,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
 PAGES = [
     ("Start", ["README.md", "docs/questions.md", "docs/glossary.md"]),
+    ("Notebooks", ["notebooks"]),
     ("Answers", ["docs/plan.md", "docs/sweep.md", "docs/page.md", "docs/boards.md", "docs/progress.md", "docs/stories"]),
     ("Running", ["docs/running.md", "docs/executor.md", "docs/gpu.md", "docs/own-device.md"]),
     ("How it predicts", ["docs/simulator.md", "docs/schemes.md", "schemes/semantics.md"]),
@@ -24,6 +26,13 @@ PAGES = [
     ("Files", ["docs/formats", "docs/exit-codes.md"]),
     ("Code", ["ARCHITECTURE.md", "docs/reading.md", "docs/library.md", "docs/testing.md", "CONTRIBUTING.md", "CHANGELOG.md"]),
 ]
+
+
+PAGE = (".md", ".ipynb")
+
+
+def page_of(name):
+    return name.removesuffix(".ipynb") + ".md" if name.endswith(".ipynb") else name
 
 
 def tracked():
@@ -45,9 +54,17 @@ class Site:
         if name in self.copied:
             return
         self.copied.add(name)
-        text = (ROOT / name).read_text(encoding="utf-8")
+        text = self.text(name)
         text = re.sub(r"^```(\w+) .*$", r"```\1", text, flags=re.M)  # what a fence says further is for our tests
-        self.put(name, LINK.sub(lambda match: self.link(name, match), text))
+        self.put(page_of(name), LINK.sub(lambda match: self.link(name, match), text))
+
+    def text(self, name):
+        """Of a notebook its cells, which have no outputs."""
+        text = (ROOT / name).read_text(encoding="utf-8")
+        if not name.endswith(".ipynb"):
+            return text
+        cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+        return "\n\n".join(words if kind == "markdown" else f"```python\n{words}\n```" for kind, words in cells) + "\n"
 
     def link(self, page, match):
         link, place = match.group(1), match.group(2) or ""
@@ -57,8 +74,9 @@ class Site:
         name = target.relative_to(ROOT).as_posix()
         if target.is_dir():
             return f"]({link.rstrip('/')}/{self.folder(name)})"
-        if name.endswith(".md") and name in self.files:
+        if name.endswith(PAGE) and name in self.files:
             self.page(name)
+            link = page_of(link)
         elif name in self.files:
             (self.to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(target, self.to / name)
@@ -74,11 +92,11 @@ class Site:
 
     def chapter(self, name):
         """The pages of a folder, or the one page."""
-        pages = [name] if name.endswith(".md") else sorted(
-            f for f in self.files if f.startswith(name + "/") and f.endswith(".md"))
+        pages = [name] if name.endswith(PAGE) else sorted(
+            f for f in self.files if f.startswith(name + "/") and f.endswith(PAGE))
         for page in pages:
             self.page(page)
-        return pages
+        return [page_of(page) for page in pages]
 
 
 def main():

@@ -111,6 +111,8 @@ class Reports(unittest.TestCase):
 
     def test_have_less_where_less_is_asked(self):
         rate, full = (tandem.predict(**SMALL, depth=depth)["reports"][1] for depth in ("rate", "full"))
+        self.assertTrue(full["timeline"])
+        self.assertFalse(rate.get("timeline"))
         self.assertEqual(rate["samples_per_second"], full["samples_per_second"])
         self.assertNotIn("elasticity", rate["bottleneck"])
         self.assertIn("elasticity", full["bottleneck"])
