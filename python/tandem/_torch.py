@@ -73,14 +73,19 @@ def one_sample(torch, module, tree):
 def training(torch, module):
     """The module in training mode; batch normalisation may see a single value, as samples are looked at one by one."""
     modes = [(m, m.training) for m in module.modules()]
-    checks = torch.nn.functional._verify_batch_size
+    functional = torch.nn.functional
+    checks, batch_norm = functional._verify_batch_size, functional.batch_norm
+
+    def of_any_size(input, running_mean, running_var, weight=None, bias=None, training=False, *more, **named):
+        single = input.dim() > 1 and input.numel() == input.shape[1] and running_mean is not None
+        return batch_norm(input, running_mean, running_var, weight, bias, training and not single, *more, **named)
     if not module.training:
         module.train()
-    torch.nn.functional._verify_batch_size = lambda size: None
+    functional._verify_batch_size, functional.batch_norm = lambda size: None, of_any_size
     try:
         yield
     finally:
-        torch.nn.functional._verify_batch_size = checks
+        functional._verify_batch_size, functional.batch_norm = checks, batch_norm
         for m, mode in modes:
             m.training = mode
 

@@ -150,6 +150,13 @@ class Translator:
                 return {"frozen": True} if p in self.frozen else {}
         return {"shared": True}
 
+    def own_bias(self, bias, count, attributes):
+        """Whether the layer that has these attributes has that bias; one made of several parameters, or of fewer elements, stands
+        beside it (with_weights)."""
+        if bias is None or bias.kind != PARAM:
+            return False
+        return "shared" in attributes or "shared" not in self.own(bias.params, count)
+
     def with_weights(self, value, params):
         """`value` after what is left of these parameters stands beside it."""
         for frozen in (False, True):
@@ -759,17 +766,18 @@ def lrn(t, c):
 
 def learned_product(t, x, w, bias, width, features, meta):
     """x {rows, width} times a learned matrix."""
-    x = t.materialised(x)
+    x = in_one_row(t, t.materialised(x), [width])
     rows = x.numel // width
     source = t.as_shape(x, [width] if rows == 1 else [rows, width])
     dims = [features] if rows == 1 else [rows, features]
-    biased = bias is not None and bias.kind == PARAM
     attributes = t.own(w.params, width * features) if w.params else {"shared": True}
-    if attributes.get("shared") and not biased and t.tables.get(w.params[:1]) == (features, width):
+    learned_bias = bias is not None and bias.kind == PARAM
+    if attributes.get("shared") and not learned_bias and t.tables.get(w.params[:1]) == (features, width):
         return t.live(meta, t.emit("tied-linear", [source], dims, vocabulary=features))
-    if biased and not attributes.get("shared"):
-        t.own(bias.params, features)
+    biased = t.own_bias(bias, features, attributes)
     out = t.live(meta, t.emit("linear", [source], dims, features=features, bias=None if biased else False, **attributes))
+    if learned_bias and not biased:
+        out = t.with_weights(out, bias.params)
     more = w.whole and w.numel > width * features  # a stack of matrices, of which each row meets one
     return t.with_weights(out, w.params) if more else out
 
@@ -783,13 +791,16 @@ def grouped_product(t, c):
     return learned_product(t, x, w, None, w.shape[-2], w.shape[-1], c.meta)
 
 
-def stacked(t, x):
-    """An operand of a product of stacks of matrices, which PyTorch copies where no strides put them into one row."""
+def in_one_row(t, x, matrix):
+    """An operand of a product of stacks of these matrices or rows, which PyTorch copies where no strides put them into one row."""
     import torch
-    if len(x.shape) < 4 or not x.strides:
+    if len(x.shape) < 2 + len(matrix) or not x.strides or not x.numel:
         return x
-    before = torch.empty_strided(x.shape, x.strides, device="meta")
-    after = before.reshape(-1, *x.shape[-2:])
+    shape, strides = list(x.shape), list(x.strides)
+    if shape[0] == 1:  # one sample of several
+        shape[0], strides[0] = 2, x.numel
+    before = torch.empty_strided(shape, strides, device="meta")
+    after = before.reshape(-1, *matrix)
     return x if after.untyped_storage()._cdata == before.untyped_storage()._cdata else t.live(_Meta(x), t.copy(x))
 
 
@@ -825,7 +836,7 @@ def product(t, c):
             self_ = broadcast(t, self_, full + a[-2:])
         elif len(b) > 2 and stack_b < stack:
             other = broadcast(t, other, full + (list(other.shape[-2:])))
-        self_, other = stacked(t, self_), stacked(t, other)
+        self_, other = (in_one_row(t, v, v.shape[-2:]) for v in (self_, other))
         left = t.as_shape(self_, [stack, m, inner] if stack > 1 else [m, inner])
         right = t.as_shape(other, [stack, inner, n] if stack > 1 else [inner, n])
         out = t.live(c.meta, t.emit("matmul", [left, right], [stack, m, n] if stack > 1 else [m, n]))
@@ -870,6 +881,8 @@ def attention(t, c):
     if c.attn_mask is not None and c.attn_mask.kind == PARAM:
         q = t.with_weights(q, c.attn_mask.params)
     q, k, v = (t.materialised(x) for x in (q, k, v))
+    if len(q.shape) != 4:  # no kernel takes it
+        return composed_attention(t, c, t.live(_Meta(q), t.each(q)), t.live(_Meta(k), t.each(k)), v, math.prod(q.shape[:-2]))
     grouped = len(q.shape) > 3
     heads, kv_heads = (q.shape[-3], k.shape[-3]) if grouped else (1, 1)
     parts = math.prod(q.shape[:-3]) if grouped else math.prod(q.shape[:-2])
@@ -925,10 +938,8 @@ def conv(t, c):
     kernel, stride, dilation = frames + kernel, frames + stride, frames + dilation
     source = t.as_shape(x, [channels] + space)
     out = [filters] + ([batch] if frames else []) + [int(d) for d in c.meta.shape[-dims:]]
-    biased = c.bias is not None and c.bias.kind == PARAM
     attributes = t.own(w.params, w.numel)
-    if biased and "shared" not in attributes:
-        t.own(c.bias.params, c.bias.numel)
+    biased = t.own_bias(c.bias, filters, attributes)
     attributes.update(kernel=same(kernel), bias=None if biased else False)
     attributes["stride"] = same(stride) if set(stride) != {1} else None
     attributes["pad"] = pad if isinstance(pad, str) else same(pad) if set(pad) != {0} else None

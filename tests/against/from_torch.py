@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the models that tandem.Model.from_torch makes with PyTorch itself, one model a line (docs/from-torch.md).
 
-Parameters are the module's; FLOPs those of torch.utils.flop_counter in a forward pass; bytes kept are what saved-tensor hooks see
-in fp32, and the module's outputs, each storage once, without parameters, buffers and inputs, as the difference of two batches. Nothing is computed: shapes
-are worked out for tensors without memory. As on a GPU, dropout keeps a mask of one byte, and attention is one fused kernel.
+Parameters are those that learn; FLOPs those of torch.utils.flop_counter in a forward pass; bytes kept are what saved-tensor
+hooks see in fp32, and the module's outputs, each storage once, without parameters, buffers and inputs, as the difference of
+batches of three and two. Nothing is computed: shapes are worked out for tensors without memory. As on a GPU, dropout keeps a
+mask of one byte, and attention is one fused kernel.
 
     pip install torch torchvision timm transformers
-    tests/against/from_torch.py build/tandem torchvision timm nanogpt tiny full
+    tests/against/from_torch.py build/tandem torchvision timm families nanogpt tiny full
     tests/against/from_torch.py build/tandem torchvision:resnet50 tiny:llama
 """
 import contextlib
@@ -86,19 +87,25 @@ def images(size):
     return lambda batch: {"x": torch.zeros(batch, 3, size, size)}
 
 
-# Of the zoo's models, the libraries' names.
-TORCHVISION = """alexnet convnext_base convnext_large convnext_small convnext_tiny densenet121 densenet161 densenet169 densenet201
-efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_b5 efficientnet_b6 efficientnet_b7
-efficientnet_v2_l efficientnet_v2_m efficientnet_v2_s googlenet inception_v3 mnasnet1_0 mobilenet_v2 mobilenet_v3_large mobilenet_v3_small
-regnet_x_1_6gf regnet_x_16gf regnet_x_32gf regnet_x_400mf regnet_x_8gf regnet_y_16gf regnet_y_1_6gf regnet_y_32gf regnet_y_400mf
-regnet_y_8gf resnet101 resnet152 resnet18 resnet34 resnet50 resnext101_32x8d resnext50_32x4d squeezenet1_0 squeezenet1_1
-swin_b swin_s swin_t vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn vit_b_16 vit_b_32 vit_h_14 vit_l_16 wide_resnet101_2
-wide_resnet50_2""".split()
+# Of the zoo's models those that timm has, and a small one of each of its families.
 TIMM = """convnext_xlarge darknet53 deit_base_patch16_224 deit_small_distilled_patch16_224 deit_small_patch16_224 deit_tiny_patch16_224
 deit3_large_patch16_224 deit3_small_patch16_224 efficientnet_b8 inception_v4 mixer_b16_224 mixer_l16_224 mixer_s16_224 mobilenetv1_100
 regnetx_002 regnetx_006 regnetx_040 regnety_002 regnety_006 regnety_040 regnety_064 regnety_120 resnet50d resnext101_32x4d
 seresnet50 legacy_seresnet101 legacy_seresnext101_32x4d swin_base_patch4_window7_224 swin_small_patch4_window7_224
 swin_tiny_patch4_window7_224 vit_giant_patch14_dinov2 vit_small_patch16_224""".split()
+FAMILIES = """beit_base_patch16_224 caformer_s18 cait_xxs24_224 coat_tiny convit_tiny convmixer_768_32 convnext_atto cpubone_nano
+crossvit_tiny_240 cs3darknet_s csatv2 cspnext_tiny davit_tiny deepseek_vit_412m deit_tiny_patch16_224 densenet121 dla34 dpn68
+edgenext_small efficientformer_l1 efficientformerv2_s0 efficientvim_m1 efficientvit_b0 efficientvit_m0 ese_vovnet19b_slim
+eva02_tiny_patch14_224 fasternet_t0 fastvit_t8 focalnet_tiny_lrf gcvit_xxtiny gemma4_vit_167m gernet_s ghostnet_050
+gmlp_ti16_224 haloregnetz_b hardcorenas_b hgnet_tiny hiera_tiny_224 hrnet_w18_small iformer_t inception_next_atto
+inception_resnet_v2 inception_v3 inception_v4 lcnetv2_small legacy_senet154 legacy_xception levit_384_s8 lowformer_b0
+mambaout_femto maxvit_pico_rw_256 mobilenetv5_base mobilevit_xxs mvitv2_tiny naflexvit_base_patch16_siglip nasnetalarge
+nest_tiny nextvit_small nf_seresnet26 pit_xs_224 pnasnet5large pvt_v2_b0 qwen3_vit_88m rdnet_tiny regnetx_004_tv repghostnet_050
+repvit_m1_0 res2net50d resnest14d resnet18 resnetv2_18 rexnet_100 sam2_hiera_tiny samvit_base_patch16 selecsls42 sequencer2d_s
+shvit_s1 skresnet18 starnet_s1 swiftformer_xs swin_s3_tiny_224 swinv2_cr_tiny_224 swinv2_tiny_window8_256
+tf_mobilenetv3_large_minimal_100 tiny_vit_5m_224 tinynet_a tnt_s_patch16_224 tresnet_l twins_svt_small vgg11_bn visformer_tiny
+vit_relpos_small_patch16_224 vit_tiny_patch16_224 vit_tiny_r_s16_p8_224 vitamin_small_224 volo_d1_224 xception41
+xcit_nano_12_p8_224""".split()
 
 SMALL = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
          "vocab_size": 256, "max_position_embeddings": 128, "head_dim": 16}
@@ -183,12 +190,12 @@ def rows(words):
         group, _, wanted = word.partition(":")
         if group == "torchvision":
             import torchvision
-            for name in [wanted] if wanted else TORCHVISION:
+            for name in [wanted] if wanted else torchvision.models.list_models(module=torchvision.models):
                 more = {"init_weights": False, "aux_logits": False} if name in ("googlenet", "inception_v3") else {}
                 yield group, name, lambda n=name, m=more: getattr(torchvision.models, n)(**m), images(299 if name == "inception_v3" else 224)
-        elif group == "timm":
+        elif group in ("timm", "families"):
             import timm
-            for name in [wanted] if wanted else TIMM:
+            for name in [wanted] if wanted else TIMM if group == "timm" else FAMILIES:
                 size = timm.get_pretrained_cfg(name, allow_unregistered=True)
                 side = size.input_size[-1] if size is not None else 224
                 yield group, name, lambda n=name: timm.create_model(n), images(side)
@@ -283,10 +290,11 @@ def measured(module, example):
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     module = without_memory(module, mode).train()
     with mode, as_on_a_gpu(), READER.without_masks():
-        parameters = sum(p.numel() for p in module.parameters())
+        parameters = sum(p.numel() for p in module.parameters() if p.requires_grad)
         with FlopCounterMode(display=False, custom_mapping=grouped()) as counter:
-            one = kept(module, example(1))
-        return parameters, counter.get_total_flops(), kept(module, example(2)) - one
+            forward(module, example(2))  # one sample is not enough for batch normalisation
+        two = kept(module, example(2))  # of one sample some copies are views
+        return parameters, counter.get_total_flops() / 2, kept(module, example(3)) - two
 
 
 # ---- what Tandem says

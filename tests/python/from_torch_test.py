@@ -108,6 +108,44 @@ class FromTorch(unittest.TestCase):
             steps = [e for e in reader.document(net, torch.zeros(2, 4, 6))["layers"] if e["type"] == "elementwise"]
             self.assertEqual([e.get("flops") for e in steps], [0, 4] if copies else [4])
 
+    def test_rows_that_no_strides_give_are_copied(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mix = nn.Linear(4, 4)
+
+            def forward(self, x):  # of one sample these rows are a view, of several they are not
+                return self.mix(x.exp().permute(0, 2, 3, 1))
+        self.assertEqual(types(reader.document(Net(), torch.zeros(2, 4, 6, 6)))[:2], ["elementwise", "elementwise"])
+
+    def test_a_bias_of_several_parameters_is_counted_once(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight, self.q, self.v = (nn.Parameter(torch.zeros(s)) for s in ((12, 4), (4,), (4,)))
+
+            def forward(self, x):
+                return F.linear(x, self.weight, torch.cat((self.q, torch.zeros(4), self.v)))
+        linear, beside = reader.document(Net(), torch.zeros(2, 3, 4))["layers"]
+        self.assertIs(linear["bias"], False)
+        self.assertEqual((beside["type"], beside["elements"]), ("weights", 8))
+
+    def test_attention_of_windows_has_no_kernel(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.qkv = nn.Linear(8, 24)
+
+            def forward(self, x):  # batch, windows, places, width
+                q, k, v = self.qkv(x).unsqueeze(1).chunk(3, -1)
+                return F.scaled_dot_product_attention(q, k, v)
+        kinds = types(reader.document(Net(), torch.zeros(2, 3, 5, 8)))
+        self.assertEqual([k for k in kinds if k in ("attention", "matmul", "softmax")], ["matmul", "softmax", "matmul"])
+
+    def test_a_single_value_is_normalised(self):
+        net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        self.assertIn("batch-norm", str(reader.document(net, torch.zeros(2, 4))))
+
     def test_what_has_no_layer_is_refused_by_path_and_operator(self):
         class Inner(nn.Module):
             def forward(self, x):
