@@ -108,7 +108,7 @@ std::string anchored_text(const std::vector<RecordRow>& rows) {
          table.markdown() + score.text("rate");
 }
 
-std::string memory_text(const std::vector<RecordRow>& rows) {
+std::string records_memory_text(const std::vector<RecordRow>& rows) {
   Table table({{"record"}, {"allocated", true}, {"predicted", true}, {"error", true}});
   Score score;
   for (const RecordRow& row : rows) {
@@ -136,7 +136,7 @@ std::string kinds_text(const RecordRow& row) {
 }  // namespace
 
 std::string records_markdown(const std::vector<RecordRow>& rows) {
-  return rates_text(rows) + anchored_text(rows) + memory_text(rows) +
+  return rates_text(rows) + anchored_text(rows) + records_memory_text(rows) +
          (rows.size() == 1 ? kinds_text(rows.front()) : "");
 }
 
