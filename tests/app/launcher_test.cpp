@@ -17,7 +17,7 @@ class Launcher : public ::testing::Test {
     for (const char* folder :
          {"bin", "a tree", "a tree/base", "a tree/models", "a tree/topologies", "a tree/schemes",
           "a tree/sim", "a tree/answers", "a tree/include", "a tree/calibration", "a tree/plan",
-          "a tree/sweep", "a tree/app", "a tree/cmake", "a tree/tests"}) {
+          "a tree/pictures", "a tree/sweep", "a tree/app", "a tree/cmake", "a tree/tests"}) {
       fs::create_directories(scratch_.file(folder));
     }
     fs::copy_file(std::string(TANDEM_ROOT) + "/tandem", scratch_.file("a tree/tandem"));
