@@ -46,8 +46,7 @@ class WayBounds {
   double least_bytes(const Candidate& c, const Recompute& recompute, const Offload& offload = {});
 
   /// Two models with fewer of the equal blocks, which a candidate divides as it does the model itself: the
-  /// same blocks are left over, and each part has some fewer. What a step takes lies nearly on
-  /// a line.
+  /// same blocks are left over, and each part has some fewer. What a step takes lies nearly on a line.
   struct Shorter {
     std::shared_ptr<const Graph> few, more;
     double beyond = 0;  ///< how many times further the whole model is from `more` than `few` is

@@ -302,16 +302,14 @@ class WaySearch {
     return out;
   }
 
-  Refined simulated(const Waiting& w) const {
+  Refined simulated(Waiting w) const {
     const Candidate& c = all_[w.at];
     const Saver saver = savers(c)[w.saver];
     Refined out;
     if (many(c) && !roomy_ && !fits(request(c, q_.graph, saver, bounds_.resolved(c.scheme)), out))
       return next_saver(w, std::move(out));
-    if (search_.until != Until::simulated) return found(w);
-    out.state = Refined::State::found;
-    out.rate = *step_rate(c, q_.graph, saver, quiet_throughput);
-    return out;
+    if (search_.until == Until::simulated) w.bound = *step_rate(c, q_.graph, saver, quiet_throughput);
+    return found(w);
   }
 
   static Refined found(const Waiting& w) {

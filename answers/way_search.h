@@ -18,7 +18,8 @@
 
 namespace tandem::answers {
 
-/// How well what a search finds is known. Each bounds the rate of those below it from above.
+/// How well what a search finds is known. Each bounds the rate of those below it from above, unless they find
+/// that nothing fits without offloading.
 enum class Until : uint8_t {
   stage,  ///< by a stage's time, and the least that it must hold fits: the others may find that it does not
   undisturbed,  ///< by sim::undisturbed(), and it fits

@@ -24,8 +24,8 @@ std::string signed_percent(double error) { return fmt::format("{:+.1f} %", 100 *
 std::string rate_cell(double rate) { return fmt::format("{:.4g}", rate); }
 
 /// "convolutions, products: 12.1 ms, predicted 9.8 ms".
-std::string differs_most(const RecordRow& row) {
-  const std::vector<TracedPair> pairs = compare_trace(row.predicted, row.seen);
+std::string differs_most(const RecordRow& row, const Report& predicted) {
+  const std::vector<TracedPair> pairs = compare_trace(predicted, row.seen);
   if (pairs.empty()) return "";
   const auto most =
       std::max_element(pairs.begin(), pairs.end(), [](const TracedPair& a, const TracedPair& b) {
@@ -61,50 +61,44 @@ struct Score {
   }
 };
 
+/// A table of rates: the record and its devices, then a column of its own, what was measured and predicted.
+Table rate_table(const char* own) {
+  return Table({{"record"},
+                {"devices", true},
+                {own, true},
+                {"measured", true},
+                {"predicted", true},
+                {"90 % interval"},
+                {"error", true},
+                {"differs most"}});
+}
+void add_rate(Table& table, Score& score, const RecordRow& row, const std::string& own,
+              const Report& predicted) {
+  const Rate& rate = predicted.rate;
+  score.add(row, rate);
+  table.add({row.name, std::to_string(row.devices), own, rate_cell(row.measured),
+             rate_cell(rate.samples_per_second),
+             fmt::format("{} to {}", rate_cell(rate.interval.low), rate_cell(rate.interval.high)),
+             signed_percent(score.errors.all.back()), differs_most(row, predicted)});
+}
+
 std::string rates_text(const std::vector<RecordRow>& rows) {
-  Table table({{"record"},
-               {"devices", true},
-               {"batch", true},
-               {"measured", true},
-               {"predicted", true},
-               {"90 % interval"},
-               {"error", true},
-               {"differs most"}});
+  Table table = rate_table("batch");
   Score score;
-  for (const RecordRow& row : rows) {
-    const Rate& rate = row.predicted.rate;
-    score.add(row, rate);
-    table.add({row.name, std::to_string(row.devices), std::to_string(row.batch), rate_cell(row.measured),
-               rate_cell(rate.samples_per_second),
-               fmt::format("{} to {}", rate_cell(rate.interval.low), rate_cell(rate.interval.high)),
-               signed_percent(score.errors.all.back()), differs_most(row)});
-  }
+  for (const RecordRow& row : rows) add_rate(table, score, row, std::to_string(row.batch), row.predicted);
   return "# Records\n\nSamples/s; an error above zero means predicted too fast.\n\n" + table.markdown() +
          score.text("rate");
 }
 
 std::string anchored_text(const std::vector<RecordRow>& rows) {
-  Table table({{"record"},
-               {"devices", true},
-               {"anchor", true},
-               {"measured", true},
-               {"predicted", true},
-               {"90 % interval"},
-               {"error", true}});
+  Table table = rate_table("anchor");
   Score score;
   for (const RecordRow& row : rows) {
-    if (!row.anchored) continue;
-    const Rate& rate = row.anchored->rate;
-    score.add(row, rate);
-    table.add({row.name, std::to_string(row.devices), fmt::format("on {}", row.anchor_devices),
-               rate_cell(row.measured), rate_cell(rate.samples_per_second),
-               fmt::format("{} to {}", rate_cell(rate.interval.low), rate_cell(rate.interval.high)),
-               signed_percent(score.errors.all.back())});
+    if (row.anchored) add_rate(table, score, row, fmt::format("on {}", row.anchor_devices), *row.anchored);
   }
   if (table.empty()) return "";
   return "\n## From the record on fewest devices\n\nCompute is scaled so that the prediction meets that "
-         "record, the "
-         "anchor.\n\n" +
+         "record, the anchor.\n\n" +
          table.markdown() + score.text("rate");
 }
 
@@ -190,8 +184,9 @@ std::string records_csv(const std::vector<RecordRow>& rows) {
       cells.insert(cells.end(), 5, "");
     }
     const bool memory = r.allocated > 0;
-    cells.insert(cells.end(), {memory ? std::to_string(r.allocated) : "",
-                               memory ? std::to_string(r.predicted_bytes) : "", differs_most(r)});
+    cells.insert(cells.end(),
+                 {memory ? std::to_string(r.allocated) : "", memory ? std::to_string(r.predicted_bytes) : "",
+                  differs_most(r, r.predicted)});
     table.add(std::move(cells));
   }
   return table.csv();

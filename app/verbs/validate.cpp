@@ -203,8 +203,7 @@ void register_validate(Registry<Verb>& registry) {
            "calibration/validation/SOURCE.csv, and the picture of all rates to rates.png and rates.svg "
            "there. Without --out all sections are one document.\n\n"
            "A record is of PyTorch on your machine (docs/python.md). With several of one training, the one "
-           "on "
-           "the fewest devices is the anchor of the others.\n\nExample\n"
+           "on the fewest devices is the anchor of the others.\n\nExample\n"
            "  tandem validate --add one.json eight.json --system dgx1-v100"});
 }
 

@@ -44,7 +44,7 @@ def document(module, example=(), kwargs=None, *, name=None, loss=None):
         "summary": summary,
         "source": type(module).__module__,
         "sample": {"unit": "sequences" if words else "images" if any(len(s) == 3 for s in inputs.values()) else "samples",
-                   "stored": "%dB" % size, "decoded": "%dB" % size, "decode": "0s"},
+                   "stored": "%dB" % (size if words else 0), "decoded": "%dB" % size, "decode": "0s"},  # stored: unknown
         "inputs": inputs,
         "layers": grouped(layers, translator.path_of),
     }

@@ -135,6 +135,8 @@ TEST(OnnxImport, InitializersAreParametersAndStatisticsAreNot) {
   EXPECT_EQ(graph.parameter_elements(), 16 * 27 + 2 * 16 + 10 * 16 + 10);
   EXPECT_EQ(graph.forward_flops().n, 2 * (64 * 16 * 27 + 10 * 16));
   EXPECT_THAT(net.types(), testing::ElementsAre("conv", "batch-norm", "relu", "global-pool", "linear"));
+  EXPECT_EQ(graph.sample().stored.n, 0) << "how pictures are stored is not known";
+  EXPECT_GT(graph.sample().decoded.n, 0);
   OnnxChoices loss;
   loss.loss = "cross-entropy";
   EXPECT_EQ(net.types(loss).back(), "cross-entropy");
@@ -153,6 +155,7 @@ TEST(OnnxImport, ATableThatIsAlsoTheOutputLayerIsOneParameter) {
   net.output("y");
   const Graph graph = net.read();
   EXPECT_EQ(graph.parameter_elements(), 100 * 16 + 12 * 16);
+  EXPECT_EQ(graph.sample().stored.n, 12 * 8);
   EXPECT_EQ(graph.forward_flops().n, 2 * 12 * 16 * 100);
   EXPECT_THAT(net.types(), testing::ElementsAre("embedding", "position-embedding", "tied-linear"));
 }

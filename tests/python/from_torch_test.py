@@ -58,6 +58,7 @@ class FromTorch(unittest.TestCase):
         document = reader.document(Decoder(), (words, words))
         self.assertEqual(types(document), ["embedding", "position-embedding", "group", "tied-linear", "cross-entropy"])
         self.assertEqual(document["inputs"], {"tokens": [16]})
+        self.assertEqual(document["sample"]["stored"], "128B")
         block = document["layers"][2]
         self.assertEqual(block["repeat"], 3)
         self.assertEqual([layer["type"] for layer in block["layers"]],
@@ -71,6 +72,7 @@ class FromTorch(unittest.TestCase):
                             nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
         one, many = (reader.document(net, torch.zeros(n, 3, 32, 32), loss="cross-entropy") for n in (1, 5))
         self.assertEqual(one, many)
+        self.assertEqual((one["sample"]["stored"], one["sample"]["decoded"]), ("0B", "12288B"))  # how it is stored is not known
         self.assertEqual(types(one)[:3], ["group"] * 3)
         self.assertEqual([e["type"] for g in one["layers"] for e in g.get("layers", [g])],
                          ["conv", "batch-norm", "relu", "global-pool", "linear", "cross-entropy"])

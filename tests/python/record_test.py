@@ -81,6 +81,19 @@ class Records(unittest.TestCase):
             for private in ("private_name", folder, "secret", "987654321"):
                 self.assertNotIn(private, text)
 
+    @unittest.skipUnless(importlib.util.find_spec("torchvision"), "no torchvision here")
+    def test_of_a_standard_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, "-m", "tandem.eight", folder, "--device", "cpu", "--system", "local",
+                                   "--only", "mobilenet_v2"], capture_output=True, text=True, env=os.environ)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            record = json.loads(pathlib.Path(folder, "mobilenet_v2.json").read_text())
+        self.assertEqual(record["samples_per_step"], 2)
+        self.assertEqual(record["question"]["system"], "local")
+        import tandem
+
+        self.assertEqual(tandem.Model(json.dumps(record["question"]["model"])).parameters, 3504872)
+
 
 if __name__ == "__main__":
     unittest.main()
