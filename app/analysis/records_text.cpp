@@ -61,7 +61,7 @@ struct Score {
   }
 };
 
-/// A table of rates: the record and its devices, then a column of its own, what was measured and predicted.
+/// A table of rates: the record and its devices, one column more, what was measured and what was predicted.
 Table rate_table(const char* own) {
   return Table({{"record"},
                 {"devices", true},
