@@ -11,18 +11,24 @@
 #include <set>
 #include "base/json_writer.h"
 
+#include "answers/elasticity.h"
 #include "answers/question.h"
+#include "app/analysis/asking.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "app/show/lists.h"
+#include "base/json.h"
+#include "calibration/traces/chakra.h"
 #include "schemes/report/report.h"
+#include "sim/simulate.h"
 #include "topologies/export/exporter.h"
 
 namespace tandem::app {
 
 namespace {
 
-constexpr const char* kTimeline = "chrome-trace";
+constexpr const char *kTimeline = "chrome-trace", *kChakra = "chakra";
+constexpr int64_t kMostNodes = 20'000'000;  ///< of Chakra traces: some gigabytes
 constexpr std::string_view kWorkerRole = "worker";
 
 /// How a lane appears in a trace of PyTorch's profiler, whose names Holistic Trace Analysis goes by
@@ -145,21 +151,63 @@ void export_timeline(const Arguments& arguments, const std::string& file) {
   put_result(arguments, chrome_trace(*last, rank));
 }
 
+/// A file a device: "traces/vgg16" makes traces/vgg16.0.et ...
+void export_chakra(const Arguments& arguments, const std::string& file) {
+  if (arguments.has("set")) throw UsageError("--set changes a system; a question is exported as it is");
+  if (!arguments.has("out"))
+    throw UsageError("chakra makes a file for each device: --out traces/NAME, for traces/NAME.0.et ...");
+  const std::string out = arguments.text("out", "");
+  const Question question = Question::from_json(Json::load(file), hooks(arguments));
+  int64_t devices = *std::max_element(question.devices.begin(), question.devices.end());
+  if (arguments.has("devices")) devices = arguments.integer("devices", devices, 1, 1 << 20);
+  const BoundProgram plan = sim::make_plan(request_on(question, question.system, devices));
+  const calibration::ChakraWriter writer(plan);
+  if (arguments.has("rank")) {
+    const int64_t rank = arguments.integer("rank", 0, 0, writer.devices() - 1);
+    write_file(fmt::format("{}.{}.et", out, rank), writer.rank(rank));
+  } else {
+    if (writer.nodes() > kMostNodes)
+      throw InputError(
+          fmt::format("{} devices make {} nodes, more than {}: --rank N writes one device's file", devices,
+                      writer.nodes(), kMostNodes));
+    Progress progress(arguments);
+    for (int64_t rank = 0; rank < writer.devices(); ++rank) {
+      progress.show("writing traces", static_cast<double>(rank) / static_cast<double>(writer.devices()));
+      write_file(fmt::format("{}.{}.et", out, rank), writer.rank(rank));
+    }
+  }
+  note(arguments,
+       fmt::format("{}.N.et of {} devices: {}", out, writer.devices(),
+                   writer.iterations() == 1 ? fmt::format("iteration {}", writer.first() + 1)
+                                            : fmt::format("iterations {} to {}", writer.first() + 1,
+                                                          writer.first() + writer.iterations())));
+  for (const std::string& each : writer.notes()) note(arguments, each);
+}
+
 /// Kinds, then systems.
 std::vector<std::string> exported_next(const std::vector<std::string>& before) {
-  if (!before.empty()) return before[0] == kTimeline ? std::vector<std::string>() : listed_names("systems");
+  if (!before.empty())
+    return before[0] == kTimeline || before[0] == kChakra ? std::vector<std::string>()
+                                                          : listed_names("systems");
   std::vector<std::string> kinds = export_registry().names();
-  kinds.insert(kinds.begin(), kTimeline);
+  kinds.insert(kinds.begin(), {kTimeline, kChakra});
   return kinds;
 }
 
 int export_file(const Arguments& arguments) {
   const std::string &kind = arguments.words()[0], &what = arguments.words()[1];
   if (kind == kTimeline) {
+    if (arguments.has("devices")) throw UsageError("--devices is for chakra");
     export_timeline(arguments, what);
     return 0;
   }
-  if (arguments.has("rank")) throw UsageError("--rank is for chrome-trace");
+  if (kind == kChakra) {
+    export_chakra(arguments, what);
+    return 0;
+  }
+  for (const char* flag : {"rank", "devices"}) {
+    if (arguments.has(flag)) throw UsageError(fmt::format("--{} is of traces: chrome-trace, chakra", flag));
+  }
   if (const SystemExporter* exporter = export_registry().find(kind)) {
     std::vector<std::string> notes;
     const std::string text = exporter->write(System::load(what, read_sets(arguments)), notes);
@@ -178,12 +226,16 @@ const std::string& export_details() {
                                   "a report's timeline for Perfetto, chrome://tracing or Holistic Trace "
                                   "Analysis (the last report of the file "
                                   "that has one)");
+    out += fmt::format("  {:<17} {}\n", kChakra,
+                       "what each device does in a step, as a Chakra execution trace (.et) for ASTRA-sim: "
+                       "of a question or a report");
     for (const SystemExporter& each : export_registry().all())
       out += fmt::format("  {:<17} {}\n", each.name, each.summary);
     return out +
            "\nExamples\n"
            "  tandem export chrome-trace a.json --out trace.json\n"
            "  tandem export chrome-trace a.json --rank 1 --out traces/rank1.json\n"
+           "  tandem export chakra a.json --out traces/a\n"
            "  tandem export simgrid dgx-h100 --set nodes=4 --out platform.xml\n"
            "  tandem export astra-sim dgx-h100 --set nodes=4 --out network.yml";
   }();
@@ -195,13 +247,15 @@ const std::string& export_details() {
 void register_export(Registry<Verb>& registry) {
   registry.add(
       {.name = "export",
-       .summary = "a report or a system in another tool's format: Chrome trace, SimGrid, ASTRA-sim",
-       .usage = "KIND REPORT|SYSTEM [options]   (a REPORT of - is standard input)",
-       .flags = {{"set", "PATH=VALUE", "change one thing of the system first: nodes=16", true},
-                 {"rank", "N",
-                  "chrome-trace: of this worker alone; Holistic Trace Analysis reads a file for each"},
-                 out_flag(),
-                 quiet_flag()},
+       .summary = "a report or a system in another tool's format: Chrome trace, Chakra, SimGrid, ASTRA-sim",
+       .usage = "KIND REPORT|QUESTION|SYSTEM [options]   (a REPORT of - is standard input)",
+       .flags =
+           {{"set", "PATH=VALUE", "change one thing of the system first: nodes=16", true},
+            {"rank", "N",
+             "chrome-trace, chakra: of this worker alone; Holistic Trace Analysis reads a file for each"},
+            {"devices", "N", "chakra: of a question with several counts (default: the most)"},
+            out_flag(),
+            quiet_flag()},
        .least_words = 2,
        .most_words = 2,
        .next = exported_next,

@@ -10,6 +10,7 @@
 #include "answers/labels.h"
 #include "base/json_writer.h"
 #include "base/units.h"
+#include "calibration/traces/chakra.h"
 
 namespace tandem::calibration {
 
@@ -132,7 +133,8 @@ std::string trace_reason(const std::vector<TracedPair>& pairs, const Report& rep
 
 bool is_trace(const std::string& file) {
   try {
-    return looks_like_kineto(beginning_of(file));
+    const std::string begin = beginning_of(file);
+    return looks_like_kineto(begin) || looks_like_chakra(begin);
   } catch (const InputError&) {
     return false;
   }
@@ -140,7 +142,9 @@ bool is_trace(const std::string& file) {
 
 TraceComparison compare_trace(const std::string& report, const std::string& traced) {
   const std::vector<Report> reports = reports_of(report);
-  const Trace trace = read_kineto(open_bytes(traced), printable(traced));
+  const Trace trace = looks_like_chakra(beginning_of(traced))
+                          ? read_chakra(open_bytes(traced), printable(traced))
+                          : read_kineto(open_bytes(traced), printable(traced));
   TraceComparison out{.report_file = is_document(report) ? "report" : report,
                       .trace_file = traced,
                       .report = reports.back(),

@@ -50,6 +50,7 @@ struct Trace {
   std::vector<std::string> names;     ///< of kernels
   std::vector<TracedCollective> collectives;
   int64_t events = 0, host_events = 0;  ///< in the file; those of the host
+  std::vector<std::string> notes;
 };
 
 /// Puts up to `size` further bytes of a file at `to` and returns how many; 0 at its end.

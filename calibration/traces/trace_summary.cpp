@@ -164,6 +164,7 @@ void add_tables(const Trace& trace, const Window& window, TraceSummary& out) {
 
 TraceSummary summary_of(const Trace& trace) {
   TraceSummary out;
+  out.notes = trace.notes;
   const Window window = window_of(trace, out.notes);
   std::vector<double> lengths;
   for (std::size_t i = 1; i < window.begins.size(); ++i)

@@ -29,6 +29,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 RANKS = 2
 SPACES = ["tandem-a", "tandem-b"]  # network namespaces
 ADDRESSES = ["10.77.0.1", "10.77.0.2"]
+CONTROL = "cubic"  # congestion control of TCP: with bbr small messages after large ones wait for 100 ms at times
 MIB = 1 << 20
 SIZES = [64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB, 25 * MIB, 64 * MIB, 160 * MIB]  # bytes of a collective's buffer
 
@@ -290,7 +291,8 @@ def make_link(rate):
     for space, side, address in zip(SPACES, "ab", ADDRESSES):
         inside = f"ip netns exec {space}"
         shell(f"{inside} ip addr add {address}/24 dev veth-{side} && {inside} ip link set veth-{side} up && "
-              f"{inside} ip link set lo up && {inside} tc qdisc add dev veth-{side} root tbf rate {rate} burst 256kb latency 200ms")
+              f"{inside} ip link set lo up && {inside} ip route replace 10.77.0.0/24 dev veth-{side} congctl {CONTROL} && "
+              f"{inside} tc qdisc add dev veth-{side} root tbf rate {rate} burst 256kb latency 200ms")
 
 
 def run_all(folder, asked, link):
