@@ -9,7 +9,8 @@ Question question_of(const Json& row, const std::vector<std::pair<std::string, s
   constexpr std::pair<const char*, const char*> kKeys[] = {
       {"model", "model"},         {"system", "system"},       {"scheme", "scheme"},
       {"precision", "precision"}, {"optimizer", "optimizer"}, {"recipe", "recipe"},
-      {"recompute", "recompute"}, {"memory", "memory"},       {"batch_norm", "batch-norm"}};
+      {"recompute", "recompute"}, {"memory", "memory"},       {"batch_norm", "batch-norm"},
+      {"adapter", "adapter"},     {"offload", "offload"}};
   Values values;
   for (const auto& [key, option] : kKeys) {
     const Json* value = row.find(key);

@@ -11,8 +11,8 @@ namespace tandem::calibration {
 
 /// The question that a row of published figures asks. Uses those keys of the row that are options of a
 /// question ("model", "system", "set": an object, "scheme", "precision", "optimizer", "recipe", "recompute",
-/// "memory", "batch_norm"); `more` replaces them where both have the same. An error is an InputError at the
-/// place of its key.
+/// "memory", "batch_norm", "adapter", "offload"); `more` replaces them where both have the same. An error is
+/// an InputError at the place of its key.
 Question question_of(const Json& row, const std::vector<std::pair<std::string, std::string>>& more = {});
 
 /// Options for a question on `devices` devices of a system, with more nodes where it has fewer. An unknown

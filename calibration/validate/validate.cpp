@@ -72,10 +72,10 @@ std::vector<Series> read_series(const Json& document) {
   document.only({"title", "source", "note", "left_out", "series"});
   std::vector<Series> out;
   for (const Json& s : document.at("series").items()) {
-    s.only({"system", "set",      "model",        "scheme",     "accumulate", "precision",
-            "recipe", "input",    "batch",        "optimizer",  "recompute",  "unit",
-            "values", "relative", "rate_assumed", "note",       "doubtful",   "reason",
-            "fitted", "gives",    "anchor",       "batch_norm", "deviations", "memory"});
+    s.only({"system",       "set",        "model",     "scheme",    "accumulate", "precision", "recipe",
+            "input",        "batch",      "optimizer", "recompute", "unit",       "values",    "relative",
+            "rate_assumed", "note",       "doubtful",  "reason",    "fitted",     "gives",     "anchor",
+            "batch_norm",   "deviations", "memory",    "adapter",   "offload"});
     Series series{*document.place().file,
                   document.at("source").as_text(),
                   document.text("left_out", ""),
@@ -111,14 +111,14 @@ struct Setting {
 
 /// "model" is a name or a list of parts whose times add up: the networks of a GAN, the stages of training on
 /// growing images.
-std::vector<Part> parts_of(const Json& s, const System& system) {
+std::vector<Part> parts_of(const Json& s, const Question& question) {
   const Json& model = s.at("model");
   const auto load = [&](const Json& name, const Json& of) {
     return Part{Graph::load(name.as_text(), name.place()), 1, 0, of.text("input", "synthetic") == "real", 0};
   };
   std::vector<Part> out;
   if (model.kind() != Json::Kind::array) {
-    out.push_back(load(model, s));
+    out.push_back(Part{question.graph, 1, 0, s.text("input", "synthetic") == "real", 0});
     return out;
   }
   for (const Json& item : model.items()) {
@@ -127,7 +127,7 @@ std::vector<Part> parts_of(const Json& s, const System& system) {
     out.back().count = item.real("count", 1, 1e-9, 1e9);
     // A new torch DataLoader iterator in every step starts empty: one worker reads the whole batch.
     if (item.text("input", "synthetic") == "serial") {
-      out.back().unread = out.back().graph.sample().decode_seconds / system.host().core_speed;
+      out.back().unread = out.back().graph.sample().decode_seconds / question.system.host().core_speed;
     }
     out.back().batch = item.find("batch") != nullptr ? item.at("batch").as_int(1, 1'000'000) : 0;
   }
@@ -152,7 +152,7 @@ Setting make_setting(const Json& s) {
   if (model.is_array()) first.emplace_back("model", model.items()[0].at("model").as_text());
   Setting out;
   out.question = std::make_shared<const Question>(question_of(s, first));
-  out.parts = parts_of(s, out.system());
+  out.parts = parts_of(s, *out.question);
   out.prediction = out.question->request(1);
   out.prediction.check_memory = false;  // it ran
   return out;

@@ -51,6 +51,7 @@ void predict_split(SplitRow& row, const Json& document) {
       {"recompute", row.recompute.text()},
       {"input", "synthetic"}};
   asked.insert(asked.end(), options.begin(), options.end());
+  if (!row.adapter.empty()) asked.emplace_back("adapter", row.adapter);
   const Question q = question_of(document, asked);
   Request p = q.request(row.devices);
   p.check_memory = false;  // it ran
@@ -64,8 +65,8 @@ void predict_split(SplitRow& row, const Json& document) {
 }
 
 SplitRow read_split(const Json& document, const Json& json) {
-  json.only({"model", "devices", "scheme", "batch", "precision", "recompute", "value", "anchor", "fitted",
-             "note", "doubtful"});
+  json.only({"model", "devices", "scheme", "batch", "precision", "recompute", "adapter", "value", "anchor",
+             "fitted", "note", "doubtful"});
   SplitRow row;
   row.file = document.place().file->substr(document.place().file->rfind('/') + 1);
   row.source = document.at("source").as_text();
@@ -79,6 +80,7 @@ SplitRow read_split(const Json& document, const Json& json) {
   row.scheme = json.at("scheme").as_text();
   row.batch = json.at("batch").as_int(1, 1'000'000);
   row.recompute = parse_recompute(json.text("recompute", document.text("recompute", "off")), json.place());
+  row.adapter = json.text("adapter", "");
   row.published = json.at("value").as_real(1e-12);
   row.is_anchor = json.boolean("anchor", false);
   row.note = json.text("note", "");

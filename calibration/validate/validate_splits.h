@@ -23,7 +23,7 @@ struct SplitPrediction {
 
 /// One published rate, its prediction and the trivial model's.
 struct SplitRow : SplitPrediction {
-  std::string file, source, system, model, scheme, precision, note, doubtful;
+  std::string file, source, system, model, scheme, precision, adapter, note, doubtful;
   int64_t devices = 1, batch = 1;
   Recompute recompute = {};
   bool held_out = false;   ///< nothing was fitted to it
