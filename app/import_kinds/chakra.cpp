@@ -2,7 +2,7 @@
 // Chakra execution traces -> where the time of a step goes.
 #include "calibration/traces/chakra.h"
 
-#include "app/analysis/traces_text.h"
+#include "app/import_kinds/traces.h"
 
 namespace tandem::app {
 
@@ -10,7 +10,7 @@ void register_chakra(Registry<ImportKind>& registry) {
   registry.add(
       {.name = "chakra",
        .summary =
-           "Chakra execution traces (.et), plain or .gz, of one or several ranks: the same, played where "
+           "Chakra execution traces (.et), plain or .gz, of one or several ranks: the same, scheduled where "
            "the file has no starts",
        .recognises = calibration::looks_like_chakra,
        .run =

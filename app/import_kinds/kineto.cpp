@@ -2,7 +2,7 @@
 // Traces of the PyTorch profiler -> where the time of a step goes.
 #include "calibration/traces/kineto.h"
 
-#include "app/analysis/traces_text.h"
+#include "app/import_kinds/traces.h"
 
 namespace tandem::app {
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -162,6 +163,10 @@ void export_chakra(const Arguments& arguments, const std::string& file) {
   if (arguments.has("devices")) devices = arguments.integer("devices", devices, 1, 1 << 20);
   const BoundProgram plan = sim::make_plan(request_on(question, question.system, devices));
   const calibration::ChakraWriter writer(plan);
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(out).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) throw InputError(fmt::format("{}: {}", printable(folder.string()), error.message()));
   if (arguments.has("rank")) {
     const int64_t rank = arguments.integer("rank", 0, 0, writer.devices() - 1);
     write_file(fmt::format("{}.{}.et", out, rank), writer.rank(rank));
@@ -176,11 +181,15 @@ void export_chakra(const Arguments& arguments, const std::string& file) {
       write_file(fmt::format("{}.{}.et", out, rank), writer.rank(rank));
     }
   }
-  note(arguments,
-       fmt::format("{}.N.et of {} devices: {}", out, writer.devices(),
-                   writer.iterations() == 1 ? fmt::format("iteration {}", writer.first() + 1)
-                                            : fmt::format("iterations {} to {}", writer.first() + 1,
-                                                          writer.first() + writer.iterations())));
+  const uint32_t first = writer.first() + 1, last = writer.first() + writer.iterations();
+  note(arguments, fmt::format("{}.N.et: {} of {} devices", out,
+                              first == last ? fmt::format("iteration {}", first)
+                                            : fmt::format("iterations {} to {}", first, last),
+                              writer.devices()));
+  if (const std::string groups = writer.groups(); !groups.empty()) {
+    write_file(out + ".groups.json", groups);
+    note(arguments, fmt::format("{}.groups.json: who takes part (--comm-group-configuration)", out));
+  }
   for (const std::string& each : writer.notes()) note(arguments, each);
 }
 

@@ -18,23 +18,28 @@ namespace tandem::calibration {
 /// Whether a text begins as such a file does; reads only a prefix. Never throws.
 bool looks_like_chakra(std::string_view prefix);
 
-/// Reads a trace of any size, plain or unpacked, and plays it where nodes have no start: each begins when all
-/// it waits for has ended and its stream, or its thread of the host, is free, the smallest number first, and
-/// takes what the file says. Steps are not marked. The rank is the number before ".et" in `file`, the world
-/// is that of the largest process group; 0 of 1 where nothing tells. Some 200 bytes a node. Throws InputError
-/// with the node: a damaged file, two nodes of one number, a node that waits for itself, or nothing that runs
-/// on a device. A dependency on a node that is not there counts for nothing, and a note says so.
+/// Reads a trace of any size, plain or unpacked, and schedules it where nodes have no start: each begins when
+/// all it waits for has ended and its stream, or its thread of the host, is free, the smallest number first,
+/// and takes what the file says. Steps are not marked. The rank is the number before ".et" in `file`, the
+/// world is that of the largest process group; 0 of 1 where nothing tells. Some 200 bytes a node. Throws
+/// InputError with the node: a damaged file, two nodes of one number, a node that waits for itself, or
+/// nothing that runs on a device. A dependency on a node that is not there counts for nothing, and a note
+/// says so.
 Trace read_chakra(const ByteSource& source, const std::string& file);
 
 /// What each device does in a steady period of a bound Program (until what happens every few iterations has
 /// happened), as the ASTRA-sim of 2026-03 runs it: compute takes what is priced, in whole microseconds whose
 /// sum is right; collectives, and messages between the stages of a pipeline, have their bytes, and what they
-/// take is the reader's to find. Sizes are a rank's input, as PyTorch counts: an all-gather's is a shard.
+/// take is the reader's to find. Input is left out: it comes while others compute. Sizes are a rank's input,
+/// as PyTorch counts: an all-gather's is a shard.
 class ChakraWriter {
  public:
   /// Keeps a reference. Throws InputError where no such trace can say what happens: servers, or an order of
   /// messages that decides. O(devices x kinds of groups).
   explicit ChakraWriter(const sim::BoundProgram& plan);
+  /// The groups of collectives that not all devices take part in, by the numbers that the files call them:
+  /// {"1": [0, 1], ...}, as ASTRA-sim's --comm-group-configuration takes them. "" where there are none.
+  std::string groups() const;
   /// The file of a device. O(ops). Any thread.
   std::string rank(int64_t device) const;
   int64_t devices() const { return static_cast<int64_t>(places_.size()); }

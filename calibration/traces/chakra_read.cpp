@@ -76,7 +76,7 @@ std::string chakra_kind(int64_t type) {
 }
 
 /// A node, without what its kernel or collective says.
-struct Played {
+struct TracedNode {
   uint64_t id = 0;
   double start = -1, length = 0;  ///< seconds; start < 0: not known
   int64_t lane = 0;               ///< what runs one node at a time; -1: takes no time
@@ -98,7 +98,7 @@ class ChakraReader {
     read_all();
     if (trace_.kernels.empty())
       refuse_chakra(file_, "no node of this Chakra trace runs on a device: only the host was traced");
-    if (!timed_) play();
+    if (!timed_) schedule();
     finish();
     return std::move(trace_);
   }
@@ -144,7 +144,7 @@ class ChakraReader {
   }
 
   void add(const chakra::Node& node) {
-    Played out;
+    TracedNode out;
     out.id = node.id();
     if (!index_.emplace(out.id, nodes_.size()).second)
       refuse_chakra(file_, fmt::format("two nodes have the number {}", out.id));
@@ -236,7 +236,7 @@ class ChakraReader {
   }
 
   /// Gives nodes their starts.
-  void play() {
+  void schedule() {
     std::size_t lacking = 0;
     std::vector<uint32_t> left(nodes_.size());
     std::vector<std::vector<uint32_t>> after(nodes_.size());
@@ -264,7 +264,7 @@ class ChakraReader {
     for (; !ready.empty(); ++done) {
       const auto [when, which] = ready.top();
       ready.pop();
-      Played& node = nodes_[which.second];
+      TracedNode& node = nodes_[which.second];
       double end = when;
       if (node.lane != kFree) {
         double& until = free[node.lane];
@@ -287,16 +287,16 @@ class ChakraReader {
   /// Times of kernels, who launched them, and the groups that their collectives name.
   void finish() {
     double first = INFINITY;
-    for (const Played& node : nodes_) {
+    for (const TracedNode& node : nodes_) {
       if (node.start >= 0) first = std::min(first, node.start);
     }
     for (std::size_t k = 0; k < trace_.kernels.size(); ++k) {
       TracedKernel& kernel = trace_.kernels[k];
-      const Played& node = nodes_[of_[k]];
+      const TracedNode& node = nodes_[of_[k]];
       kernel.start = std::max(0.0, node.start - first);
       kernel.end = kernel.start + node.length;
       for (const uint64_t before : node.waits_for) {
-        const Played* launch = of_index(before);
+        const TracedNode* launch = of_index(before);
         if (launch == nullptr || !launch->host || launch->start < 0) continue;
         kernel.launch_start = launch->start - first;
         kernel.launch_end = kernel.launch_start + launch->length;
@@ -313,8 +313,8 @@ class ChakraReader {
     trace_.world_size = std::max(trace_.world_size, trace_.rank + 1);
   }
 
-  /// Of a node's waits_for, which play() turned into indices.
-  const Played* of_index(uint64_t one) const {
+  /// Of a node's waits_for, which schedule() turned into indices.
+  const TracedNode* of_index(uint64_t one) const {
     if (!timed_) return &nodes_[one];
     const auto at = index_.find(one);
     return at == index_.end() ? nullptr : &nodes_[at->second];
@@ -323,7 +323,7 @@ class ChakraReader {
   const ByteSource& source_;
   std::string file_;
   Trace trace_;
-  std::vector<Played> nodes_;
+  std::vector<TracedNode> nodes_;
   std::unordered_map<uint64_t, std::size_t> index_;  ///< by number
   std::unordered_map<std::string, uint32_t> names_;
   std::vector<std::size_t> of_;            ///< [kernel]: of nodes_

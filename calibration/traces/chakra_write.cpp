@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 
 #ifdef TANDEM_HAS_PROTOBUF
 #include <google/protobuf/io/coded_stream.h>
@@ -85,7 +86,7 @@ ChakraWriter::ChakraWriter(const sim::BoundProgram& plan) : plan_(plan) {
   for (const schemes::Channel& channel : program.channels)
     message_bytes_.emplace_back(channel.key_bytes.size());
   std::map<std::vector<int64_t>, uint32_t> known;
-  bool reduces = false;
+  bool reduces = false, hosts = false;
   for (uint32_t r = 0; r < program.roles.size(); ++r) {
     const Role& role = program.roles[r];
     const auto instances = static_cast<uint32_t>(role.mesh.size());
@@ -93,6 +94,9 @@ ChakraWriter::ChakraWriter(const sim::BoundProgram& plan) : plan_(plan) {
       places_[static_cast<std::size_t>(grid_device(program, role, i))] = {r, i};
     std::vector<uint32_t> axes;
     role.ops.each_distinct([&](const Op& op, int64_t) {
+      hosts |= op.kind == OpKind::compute
+                   ? op.lane != Lane::compute
+                   : op.kind == OpKind::copy && !of_input(program.copies[op.what].kind);
       if (op.kind == OpKind::send) message_bytes_[op.what][op.key] = op.bytes.n;
       if (op.kind != OpKind::collective) return;
       axes.push_back(program.collectives[op.what].axes);
@@ -117,7 +121,21 @@ ChakraWriter::ChakraWriter(const sim::BoundProgram& plan) : plan_(plan) {
     if (group.devices.size() == devices && std::is_sorted(group.devices.begin(), group.devices.end()))
       group.number = 0;
   }
+  if (hosts)
+    notes_.emplace_back(
+        "what hosts do and what is copied are nodes of the processor, at which ASTRA-sim's statistics "
+        "(2026-03) "
+        "stop after it has said what the step takes");
   if (reduces) notes_.emplace_back("the scheme reduces to one rank, which ASTRA-sim (2026-03) refuses");
+}
+
+std::string ChakraWriter::groups() const {
+  JsonWriter out;
+  bool any = false;
+  for (const Group& group : groups_) {
+    if (group.number > 0) out[std::to_string(group.number)] = group.devices, any = true;
+  }
+  return any ? out.dump() + "\n" : "";
 }
 
 int64_t ChakraWriter::nodes() const { return executions(*plan_.program) * count_; }
@@ -181,7 +199,6 @@ class ChakraWriter::Rank {
     chakra::GlobalMetadata about;
     about.set_version("1.0.0");
     put(about);
-    put(process_groups());
     const auto ops = static_cast<uint32_t>(role_.ops.size());
     for (uint32_t i = 0; i < w_.count_; ++i) {
       ids_.emplace_back(ops);
@@ -194,32 +211,15 @@ class ChakraWriter::Rank {
   }
 
  private:
-  /// The nodes that an op became; 0: none.
-  using Nodes = std::pair<uint64_t, uint64_t>;
+  /// What is waited for where an op is: the nodes it became, or of one that is left out those that it waits
+  /// for.
+  using Nodes = std::vector<uint64_t>;
 
   void put(const google::protobuf::MessageLite& message) {
     google::protobuf::io::StringOutputStream stream(&out_);
     google::protobuf::io::CodedOutputStream coded(&stream);
     coded.WriteVarint32(static_cast<uint32_t>(message.ByteSizeLong()));
     message.SerializeWithCachedSizes(&coded);
-  }
-
-  /// As PyTorch's profiler describes them, which is where ASTRA-sim looks.
-  chakra::Node process_groups() const {
-    std::string text;
-    for (const auto& [axes, of] : w_.member_[place_.role]) {
-      const Group& group = w_.groups_[of[place_.instance]];
-      if (group.number == 0) continue;
-      text += fmt::format("{}{{\"pg_name\": \"{}\", \"ranks\": [", text.empty() ? "" : ", ", group.number);
-      for (std::size_t i = 0; i < group.devices.size(); ++i)
-        text += fmt::format("{}{}", i == 0 ? "" : ", ", group.devices[i]);
-      text += "]}";
-    }
-    chakra::Node node;
-    node.set_name("process groups");
-    node.set_type(chakra::METADATA_NODE);
-    node.mutable_inputs()->set_values("['[" + text + "]']");
-    return node;
   }
 
   chakra::Node node(const std::string& name, chakra::NodeType type, bool on_host) {
@@ -233,36 +233,34 @@ class ChakraWriter::Rank {
 
   void write(uint32_t iteration, uint32_t o) {
     const Op& op = role_.ops[o];
-    const std::string& name = program_.labels[op.label];
-    std::vector<chakra::Node> nodes;
-    if (op.kind == OpKind::collective) {
-      nodes = collective(op, name);
-    } else if (op.kind == OpKind::send || op.kind == OpKind::recv) {
-      nodes = {message(op, name)};
-    } else {
-      // Of a device there is one engine that computes; what the host does and what is copied is no part of
-      // it.
-      nodes = {node(name, chakra::COMP_NODE, op.lane != Lane::compute)};
-      nodes[0].set_duration_micros(rounded(op.lane, taken(op, o)));
-    }
-    for (chakra::Node& one : nodes) {
-      wait_for(one, before_[static_cast<std::size_t>(op.lane)]);
-      for (const schemes::Dep& dep : op.deps) {
-        if (dep.lag <= iteration) wait_for(one, ids_[iteration - dep.lag][dep.op]);
+    Nodes& lane = before_[static_cast<std::size_t>(op.lane)];
+    Nodes waits = lane;
+    for (const schemes::Dep& dep : op.deps) {
+      if (dep.lag > iteration) continue;
+      for (const uint64_t one : ids_[iteration - dep.lag][dep.op]) {
+        if (std::find(waits.begin(), waits.end(), one) == waits.end()) waits.push_back(one);
       }
-      put(one);
     }
-    const Nodes made = {nodes[0].id(), nodes.size() > 1 ? nodes[1].id() : 0};
-    ids_[iteration][o] = made;
-    before_[static_cast<std::size_t>(op.lane)] = made;
+    Nodes made;
+    for (chakra::Node& one : nodes_of(op, o)) {
+      // Some readers know no control dependencies.
+      for (const uint64_t other : waits) one.add_data_deps(other);
+      put(one);
+      made.push_back(one.id());
+    }
+    lane = ids_[iteration][o] = made.empty() ? std::move(waits) : std::move(made);
   }
 
-  static void wait_for(chakra::Node& node, const Nodes& others) {
-    for (const uint64_t other : {others.first, others.second}) {
-      const auto& known = node.data_deps();  // some readers know no control dependencies
-      if (other != 0 && std::find(known.begin(), known.end(), other) == known.end())
-        node.add_data_deps(other);
-    }
+  /// None for input, which comes while others compute, and for sums of one device.
+  std::vector<chakra::Node> nodes_of(const Op& op, uint32_t o) {
+    const std::string& name = program_.labels[op.label];
+    if (op.kind == OpKind::collective) return collective(op, name);
+    if (op.kind == OpKind::send || op.kind == OpKind::recv) return {message(op, name)};
+    if (op.kind == OpKind::copy && of_input(program_.copies[op.what].kind)) return {};
+    // A device has one engine that computes; what the host does and what is copied is no part of it.
+    chakra::Node out = node(name, chakra::COMP_NODE, op.lane != Lane::compute);
+    out.set_duration_micros(rounded(op.lane, taken(op, o)));
+    return {std::move(out)};
   }
 
   /// Of a launched op no less than the host takes to issue it after the one before.
@@ -292,7 +290,7 @@ class ChakraWriter::Rank {
     const schemes::Collective& c = program_.collectives[op.what];
     const Group& group = w_.group_of(place_.role, place_.instance, c.axes);
     const auto members = static_cast<int64_t>(group.devices.size());
-    if (members == 1) return {node(name, chakra::COMP_NODE, true)};
+    if (members == 1) return {};
     if (c.kind == CollKind::shift) {
       const auto self = std::find(group.devices.begin(), group.devices.end(), device_);
       const auto at = static_cast<std::size_t>(self - group.devices.begin());
@@ -341,7 +339,7 @@ class ChakraWriter::Rank {
   std::string out_;
   uint64_t last_ = 0;
   std::vector<std::vector<Nodes>> ids_;  ///< [iteration][op]
-  std::array<Nodes, schemes::kLanes> before_{};
+  std::array<Nodes, schemes::kLanes> before_;
   std::array<int64_t, schemes::kLanes> owed_{};  ///< picoseconds that are not written yet
   Time issued_;
   std::vector<uint32_t> first_key_, sent_, received_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chakra traces: what is written holds the Program op by op, and what is read is played by rules with known
-// answers.
+// Chakra traces: what is written holds the Program op by op, and what is read is scheduled by rules with
+// known answers.
 #include "calibration/traces/chakra.h"
 
 #include <gmock/gmock.h>
@@ -18,6 +18,7 @@
 #include "answers/elasticity.h"
 #include "answers/question.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "calibration/traces/trace_summary.h"
 #include "sim/simulate.h"
 
@@ -96,14 +97,15 @@ TEST(Chakra, HoldsEveryOpOfAStep) {
   double seconds = 0;
   for (std::size_t i = 0; i < program.roles[0].ops.size(); ++i) {
     const Op& op = program.roles[0].ops[i];
-    if (!op.runs(writer.first())) continue;
+    if (!op.runs(writer.first()) || op.kind == OpKind::copy) continue;
     ++ops;
     if (op.kind == OpKind::collective) bytes += op.bytes.n, ++sums;
     if (sim::launched(op)) seconds += costs.duration[0][i].seconds();
   }
   const std::string text = writer.rank(3);
   const std::vector<chakra::Node> nodes = nodes_of(text);
-  EXPECT_EQ(static_cast<int64_t>(nodes.size()), ops + 1);  // and the process groups
+  EXPECT_EQ(static_cast<int64_t>(nodes.size()), ops);
+  EXPECT_EQ(writer.groups(), "");
   int64_t written = 0, collectives = 0, microseconds = 0;
   std::set<uint64_t> before;
   for (const chakra::Node& node : nodes) {
@@ -183,11 +185,14 @@ TEST(Chakra, StagesMeetInMessagesAndGroups) {
   EXPECT_FALSE(sent.empty());
   EXPECT_EQ(sent, received);
   EXPECT_EQ(std::set<Message>(sent.begin(), sent.end()).size(), sent.size());  // no two are confused
-  EXPECT_GE(in_group.size(), 4U + 2U);  // tensor pairs, and replicas of each part
+  EXPECT_EQ(in_group.size(), 4U + 4U);  // pairs that share layers, and replicas of each part
+  const Json groups = Json::parse(writer.groups(), "groups");
   for (const auto& [group, all] : in_group) {
     std::map<int64_t, std::multiset<std::string>> by_rank;
     for (const auto& [rank, name] : all) by_rank[rank].insert(name);
-    EXPECT_EQ(by_rank.size(), 2U) << group;
+    ASSERT_EQ(by_rank.size(), 2U) << group;
+    EXPECT_EQ(groups.at(group).items()[0].as_int(0, 7), by_rank.begin()->first);
+    EXPECT_EQ(groups.at(group).items()[1].as_int(0, 7), by_rank.rbegin()->first);
     EXPECT_EQ(by_rank.begin()->second, by_rank.rbegin()->second) << group;
   }
 }
@@ -298,7 +303,7 @@ File three_kernels() {
   return file;
 }
 
-TEST(Chakra, PlaysNodesThatHaveNoStarts) {
+TEST(Chakra, SchedulesNodesThatHaveNoStarts) {
   const std::string text = three_kernels().text();
   EXPECT_TRUE(calibration::looks_like_chakra(text));
   const Trace trace = read_chakra(calibration::bytes_of(text), "run.2.et");

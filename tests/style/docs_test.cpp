@@ -245,6 +245,7 @@ TEST(Documents, CommandsOfTheQuestionsRun) {
       "[model]\nname = \"llama3\"\nflavor = \"70B\"\n[training]\nlocal_batch_size = 2\n[parallelism]\n"
       "tensor_parallel_degree = 8\n[activation_checkpoint]\nmode = \"full\"\n");
   std::string trace = text_of("tests/fuzz/corpus/kineto/three_steps");
+  scratch.write("step.0.et", text_of("tests/fuzz/corpus/chakra/scheduled"));
   for (const char* name : {"trace.json.gz", "rank0.json.gz"}) scratch.write(name, trace);
   trace.replace(trace.find("\"rank\": 0"), 9, "\"rank\": 1");
   scratch.write("rank1.json.gz", trace);

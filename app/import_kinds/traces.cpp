@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/analysis/traces_text.h"
+#include "app/import_kinds/traces.h"
 
 #include <fmt/format.h>
 
