@@ -201,6 +201,8 @@ class Adapted {
       if (experts && pairs == "all") set(layer.attributes, "adapter_rank", adapter_.rank);
       if (router) set(layer.attributes, "router_rank", adapter_.rank);
     }
+    if (adapter_.stores_experts && !adapter_.store.empty() && !block_of(layer).empty())
+      layer.attributes.set("stored", Json::make_text(adapter_.store, layer.attributes.place()));
     return push(std::move(layer));
   }
 
@@ -332,6 +334,10 @@ const std::vector<OptionSpec>& adapter_options() {
       {"inputs", Type::choice, "dropped",
        "of layers with stored weights: kept = in memory until backward, as bitsandbytes of 2023 did",
        "dropped|kept"},
+      {"experts", Type::choice, "half",
+       "with stored weights, those of experts: half = as they are computed with, as bitsandbytes leaves them "
+       "under transformers 5; stored = as of linear layers, which they are in transformers 4",
+       "half|stored"},
   };
   return all;
 }
@@ -350,7 +356,8 @@ Adapter parse_adapter(const std::string& text, const Place& place) {
               o.real("dropout"),
               split(o.text("on"), '+'),
               {},
-              o.text("inputs") == "kept"};
+              o.text("inputs") == "kept",
+              o.text("experts") == "stored"};
   const std::string& store = o.text("store");
   if (store != "half") out.store = store != "auto" ? store : selection.name == "qlora" ? "nf4-dq" : "";
   return out;
@@ -362,6 +369,7 @@ std::string to_text(const Adapter& a) {
   if (a.store != (a.name == "qlora" ? "nf4-dq" : ""))
     out += fmt::format(",store={}", a.store.empty() ? "half" : a.store);
   if (a.keeps_inputs) out += ",inputs=kept";
+  if (a.stores_experts) out += ",experts=stored";
   return out;
 }
 

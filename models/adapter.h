@@ -21,7 +21,8 @@ struct Adapter {
   /// How the weights of linear layers in blocks are stored, a name of storage_formats() or "" as computed
   /// with. Dettmers et al. 2023 (QLoRA, arXiv 2305.14314): 4-bit, made whole again wherever they are used.
   std::string store;
-  bool keeps_inputs = false;  ///< of linear layers with stored weights, though no gradient needs them
+  bool keeps_inputs = false;    ///< of linear layers with stored weights, though no gradient needs them
+  bool stores_experts = false;  ///< the weights of experts are stored likewise
 };
 
 /// "lora:rank=16,on=attention+mlp", "qlora". Throws InputError at `place`.

@@ -52,7 +52,7 @@ KNOWN = 0.8
 LOW = np.full(len(TERMS), np.log(1e-2))
 HIGH = np.zeros(len(TERMS))
 for name, (low, high) in dict(winograd=(1, 2.25), edge=(1, 100), depth=(5, 1000), fill=(.01, 5), scores=(.5, 40),
-                              stream=(5e9, 1e12), feed=(1e11, 2e13)).items():
+                              stream=(5e9, 4e12), feed=(1e11, 2e14)).items():
     LOW[INDEX[name]], HIGH[INDEX[name]] = np.log(low), np.log(high)
 
 
@@ -96,11 +96,12 @@ class Device:
         """The curve and the peak that a precision runs on: matrix units where there are any, else fp32."""
         matrix = self.architecture not in WITHOUT_MATRIX and self.peak[precision] > self.peak["fp32"]
         if self.architecture in CPUS: return "cpu", self.peak["fp32"] * 1e12
+        if self.architecture.startswith("tpu"): return "tpu", self.peak[precision] * 1e12
         return ("matrix", self.peak[precision] * 1e12) if matrix else ("fp32", self.peak["fp32"] * 1e12)
 
     def best_product(self, precision):
         """The fastest that was measured with the units that a precision runs on; infinite where nobody looked."""
-        return self.best[precision if precision == "tf32" or self.arithmetic(precision)[0] == "matrix" else "fp32"]
+        return self.best[precision if precision == "tf32" or self.arithmetic(precision)[0] in ("matrix", "tpu") else "fp32"]
 
 
 CPUS = set("ivybridge haswell broadwell skylake cascadelake sapphirerapids zen1 zen2 zen4 neoverse-v2".split())
@@ -254,7 +255,7 @@ class Problem:
         self.host = np.array([r["host"] for r in measured])
         pads = np.array([r["recipe"] in PADS for r in measured])[self.row]
         of = [devices[r["device"]] for r in measured]
-        arithmetic = [d.arithmetic(r["precision"])[0] != "matrix" for d, r in zip(of, measured)]
+        arithmetic = [d.arithmetic(r["precision"])[0] not in ("matrix", "tpu") for d, r in zip(of, measured)]
         self.arithmetic = np.array(arithmetic)[self.row]
         self.peak = np.array([d.arithmetic(r["precision"])[1] for d, r in zip(of, measured)])[self.row]
         self.best = np.array([d.best_product(r["precision"]) for d, r in zip(of, measured)])[self.row]
@@ -441,7 +442,7 @@ def table(title, measured, errors, by):
 
 
 # Architectures without measurements of their own still get an entry, so that the product can name the assumption.
-ARCHITECTURES = ("kepler maxwell pascal volta turing ampere ada hopper blackwell gcn5 cdna1 cdna2 cdna3 tpu-v2 tpu-v3 tpu-v4 "
+ARCHITECTURES = ("kepler maxwell pascal volta turing ampere ada hopper blackwell gcn5 cdna1 cdna2 cdna3 tpu-v3 "
                  "generic").split() + sorted(CPUS)
 
 
@@ -484,7 +485,7 @@ def known(path, devices, measured):
         factors[i] = np.log([said["convolution"], said["stream"]])
     curves, problems = {}, {}
     for c, rs in sorted(groups.items()):
-        held = architectures[c[0]]["fp32" if c[1] == "cpu" else c[1]]
+        held = architectures[c[0]][{"cpu": "fp32", "tpu": "matrix"}.get(c[1], c[1])]
         figures = dict(held, feed=held["feed_tflops"] * 1e12, stream=held["stream_gbs"] * 1e9)
         curves[c] = np.log([figures.get(t, PRIOR[t]) for t in TERMS])
         problems[c] = Problem(rs, devices)

@@ -72,7 +72,7 @@ struct MemoryUse {
            node.fits();
   }
   bool may_fit() const { return fits() || within_error(); }
-  static constexpr double kMeanError = 0.08, kMeanAbove = 0.03;
+  static constexpr double kMeanError = 0.09, kMeanAbove = 0.03;
 };
 
 /// A layer's forward or backward pass of a micro-batch, or the update, in the order that a device makes them.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <ranges>
 #include <utility>
 
 namespace tandem::sim {
@@ -275,11 +274,11 @@ void EventMessages::service_ended(uint32_t global) {
   ++messages_[slot].step;
   serve(slot);
   if (!std::exchange(server.answers, false)) return;
-  for (const uint32_t answer : std::views::reverse(answered_)) {
+  for (; !answered_.empty(); answered_.pop_back()) {  // the last first
+    const uint32_t answer = answered_.back();
     if (server.head == kNone) server.tail = answer;
     messages_[answer].next = std::exchange(server.head, answer);
   }
-  answered_.clear();
   free_server(global);
 }
 

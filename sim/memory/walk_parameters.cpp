@@ -78,10 +78,18 @@ void Walk::take_frozen(const Layer& layer) {
   }
 }
 
-/// Those that are stored in fewer bits, written out while a pass over the layer uses them.
+/// Those that are stored in fewer bits, written out while a pass over the layer uses them: of experts one
+/// matrix at a time.
 void Walk::make_whole(const Layer& layer, std::vector<Id>& temporary) {
-  if (layer.frozen_bits > 0)
-    temporary.push_back(t_.make(times(layer.frozen_elements(), element_bytes(work_.precision))));
+  if (layer.frozen_bits <= 0) return;
+  int64_t count = 0, of_experts = 0;
+  for (const Parameter& p : layer.frozen) {
+    if (p.dealt)
+      of_experts = std::max(of_experts, p.elements / std::max<int64_t>(1, p.hidden));
+    else
+      count += p.elements;
+  }
+  temporary.push_back(t_.make(times(count + of_experts, element_bytes(work_.precision))));
 }
 
 /// The largest bucket of gradients is copied before it travels, unless its units do (reduce_unit).

@@ -182,9 +182,24 @@ TEST(Adapter, BesideExpertsIsDealtWithThem) {
   EXPECT_GT(flops(g.lower(1, Precision::bf16)[named(g, "decoder.0.down").inputs[0] + 1].backward_weights), 0);
 }
 
+TEST(Adapter, StoresExpertsWhereAsked) {
+  const std::string small =
+      "mixtral-8x7b:layers=1,hidden=64,heads=4,kv_heads=2,feed=128,vocabulary=64,sequence=8";
+  const auto experts = [&](const char* adapter) {
+    for (const Layer& layer : adapted(small, adapter).layers()) {
+      if (layer.type != nullptr && layer.type->name == "experts") return layer.frozen_bits;
+    }
+    return -1.0;
+  };
+  EXPECT_EQ(experts("qlora:on=attention"), 0);
+  EXPECT_DOUBLE_EQ(experts("qlora:on=attention,experts=stored,store=nf4"), 4.5);
+  EXPECT_EQ(experts("lora:on=attention,experts=stored"), 0);  // nothing is stored in fewer bits
+}
+
 TEST(Adapter, IsReadAndWrittenAlike) {
   for (const char* text : {"lora:rank=16,on=attention+mlp", "qlora:rank=8,on=query,dropout=0.05",
-                           "qlora:rank=8,on=head,store=half", "lora:rank=2,on=mlp,store=int8,inputs=kept"}) {
+                           "qlora:rank=8,on=head,store=half", "lora:rank=2,on=mlp,store=int8,inputs=kept",
+                           "qlora:rank=8,on=attention,experts=stored"}) {
     EXPECT_EQ(to_text(parse_adapter(text, {})), text);
   }
 }
