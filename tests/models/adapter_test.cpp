@@ -186,7 +186,8 @@ TEST(Adapter, StoresExpertsWhereAsked) {
   const std::string small =
       "mixtral-8x7b:layers=1,hidden=64,heads=4,kv_heads=2,feed=128,vocabulary=64,sequence=8";
   const auto experts = [&](const char* adapter) {
-    for (const Layer& layer : adapted(small, adapter).layers()) {
+    const Graph graph = adapted(small, adapter);
+    for (const Layer& layer : graph.layers()) {
       if (layer.type != nullptr && layer.type->name == "experts") return layer.frozen_bits;
     }
     return -1.0;
