@@ -106,15 +106,18 @@ ChakraWriter::ChakraWriter(const sim::BoundProgram& plan) : plan_(plan) {
     axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
     member_.emplace_back();
     for (const uint32_t mask : axes) {
-      member_.back().emplace_back(mask, std::vector<uint32_t>(instances));
+      constexpr uint32_t kNone = UINT32_MAX;
+      std::vector<uint32_t> of(instances, kNone);
       for (uint32_t i = 0; i < instances; ++i) {
+        if (of[i] != kNone) continue;  // in the group of one before
+        const std::vector<uint32_t> members = group_members(role.mesh, mask, i);
         std::vector<int64_t> group;
-        for (const uint32_t one : group_members(role.mesh, mask, i))
-          group.push_back(grid_device(program, role, one));
+        for (const uint32_t one : members) group.push_back(grid_device(program, role, one));
         const auto [at, fresh] = known.emplace(group, static_cast<uint32_t>(groups_.size()));
         if (fresh) groups_.push_back({static_cast<int32_t>(groups_.size() + 1), std::move(group)});
-        member_.back().back().second[i] = at->second;
+        for (const uint32_t one : members) of[one] = at->second;
       }
+      member_.back().emplace_back(mask, std::move(of));
     }
   }
   for (Group& group : groups_) {
@@ -124,8 +127,7 @@ ChakraWriter::ChakraWriter(const sim::BoundProgram& plan) : plan_(plan) {
   if (hosts)
     notes_.emplace_back(
         "what hosts do and what is copied are nodes of the processor, at which ASTRA-sim's statistics "
-        "(2026-03) "
-        "stop after it has said what the step takes");
+        "(2026-03) stop after it has said what the step takes");
   if (reduces) notes_.emplace_back("the scheme reduces to one rank, which ASTRA-sim (2026-03) refuses");
 }
 
