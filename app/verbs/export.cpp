@@ -163,23 +163,22 @@ void export_chakra(const Arguments& arguments, const std::string& file) {
   if (arguments.has("devices")) devices = arguments.integer("devices", devices, 1, 1 << 20);
   const BoundProgram plan = sim::make_plan(request_on(question, question.system, devices));
   const calibration::ChakraWriter writer(plan);
+  int64_t from = 0, end = writer.devices();
+  if (arguments.has("rank")) {
+    from = arguments.integer("rank", 0, 0, end - 1);
+    end = from + 1;
+  } else if (writer.nodes() > kMostNodes) {
+    throw InputError(fmt::format("{} devices make {} nodes, more than {}: --rank N writes one device's file",
+                                 devices, writer.nodes(), kMostNodes));
+  }
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::path(out).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   if (error) throw InputError(fmt::format("{}: {}", printable(folder.string()), error.message()));
-  if (arguments.has("rank")) {
-    const int64_t rank = arguments.integer("rank", 0, 0, writer.devices() - 1);
+  Progress progress(arguments);
+  for (int64_t rank = from; rank < end; ++rank) {
+    progress.show("writing traces", static_cast<double>(rank - from) / static_cast<double>(end - from));
     write_file(fmt::format("{}.{}.et", out, rank), writer.rank(rank));
-  } else {
-    if (writer.nodes() > kMostNodes)
-      throw InputError(
-          fmt::format("{} devices make {} nodes, more than {}: --rank N writes one device's file", devices,
-                      writer.nodes(), kMostNodes));
-    Progress progress(arguments);
-    for (int64_t rank = 0; rank < writer.devices(); ++rank) {
-      progress.show("writing traces", static_cast<double>(rank) / static_cast<double>(writer.devices()));
-      write_file(fmt::format("{}.{}.et", out, rank), writer.rank(rank));
-    }
   }
   const uint32_t first = writer.first() + 1, last = writer.first() + writer.iterations();
   note(arguments, fmt::format("{}.N.et: {} of {} devices", out,

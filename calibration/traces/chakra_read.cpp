@@ -78,8 +78,8 @@ std::string chakra_kind(int64_t type) {
 /// A node, without what its kernel or collective says.
 struct TracedNode {
   uint64_t id = 0;
-  double start = -1, length = 0;  ///< seconds; start < 0: not known
-  int64_t lane = 0;               ///< what runs one node at a time; -1: takes no time
+  double start = 0, length = 0;  ///< seconds
+  int64_t lane = 0;              ///< what runs one node at a time; -1: takes no time
   bool host = true;
   std::vector<uint64_t> waits_for;  ///< numbers, then indices
   std::vector<uint64_t> called_by;  ///< numbers
@@ -170,11 +170,9 @@ class ChakraReader {
     if (node.duration_micros() > kLongest || node.start_time_micros() > uint64_t{1} << 62)
       refuse_chakra(file_, fmt::format("node {} has no possible time", out.id));
     out.length = static_cast<double>(node.duration_micros()) * 1e-6;
-    if (node.start_time_micros() > 0) {
-      out.start = static_cast<double>(node.start_time_micros()) * 1e-6;
-      timed_ = true;
-    }
+    out.start = static_cast<double>(node.start_time_micros()) * 1e-6;
     const bool runs = node.type() >= chakra::MEM_LOAD_NODE;
+    timed_ |= runs && !out.host && node.start_time_micros() > 0;
     const bool communicates = node.type() >= chakra::COMM_SEND_NODE;
     if (node.type() == chakra::METADATA_NODE) read_groups(node.inputs().values());
     out.lane = !runs                         ? kFree
@@ -226,13 +224,15 @@ class ChakraReader {
     }
   }
 
+  /// `left`: [node] that many others of those it waits for have not ended, which leads into the circle.
   [[noreturn]] void refuse_circle(const std::vector<uint32_t>& left) const {
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      if (left[i] > 0) {
-        refuse_chakra(file_, fmt::format("node {} waits, through others, for itself", nodes_[i].id));
-      }
+    auto at = static_cast<std::size_t>(
+        std::find_if(left.begin(), left.end(), [](uint32_t n) { return n > 0; }) - left.begin());
+    for (std::size_t steps = 0; steps < left.size(); ++steps) {  // then it is in the circle itself
+      const std::vector<uint64_t>& before = nodes_[at].waits_for;
+      at = *std::find_if(before.begin(), before.end(), [&](uint64_t one) { return left[one] > 0; });
     }
-    refuse_chakra(file_, "nodes wait for each other");
+    refuse_chakra(file_, fmt::format("node {} waits, through others, for itself", nodes_[at].id));
   }
 
   /// Gives nodes their starts.
@@ -287,17 +287,15 @@ class ChakraReader {
   /// Times of kernels, who launched them, and the groups that their collectives name.
   void finish() {
     double first = INFINITY;
-    for (const TracedNode& node : nodes_) {
-      if (node.start >= 0) first = std::min(first, node.start);
-    }
+    for (const std::size_t node : of_) first = std::min(first, nodes_[node].start);
     for (std::size_t k = 0; k < trace_.kernels.size(); ++k) {
       TracedKernel& kernel = trace_.kernels[k];
       const TracedNode& node = nodes_[of_[k]];
-      kernel.start = std::max(0.0, node.start - first);
+      kernel.start = node.start - first;
       kernel.end = kernel.start + node.length;
       for (const uint64_t before : node.waits_for) {
         const TracedNode* launch = of_index(before);
-        if (launch == nullptr || !launch->host || launch->start < 0) continue;
+        if (launch == nullptr || !launch->host) continue;
         kernel.launch_start = launch->start - first;
         kernel.launch_end = kernel.launch_start + launch->length;
       }
@@ -329,7 +327,7 @@ class ChakraReader {
   std::vector<std::size_t> of_;            ///< [kernel]: of nodes_
   std::vector<std::string> called_;        ///< [collective]: its group
   std::map<std::string, int64_t> groups_;  ///< ranks
-  bool timed_ = false, ordered_ = false;   ///< nodes have starts; some wait for others' data
+  bool timed_ = false, ordered_ = false;   ///< what runs on the device has starts; some wait for others' data
 };
 
 }  // namespace

@@ -68,8 +68,8 @@ std::pair<uint32_t, uint32_t> steady_period(const Program& program) {
     });
   }
   if (period > kMost)
-    throw InputError(
-        fmt::format("all has happened after {} iterations; a trace has at most {}", period, kMost));
+    throw InputError(fmt::format(
+        "the scheme repeats itself only after {} iterations; a trace holds at most {}", period, kMost));
   const auto length = static_cast<uint32_t>(period);
   return {(first + length - 1) / length * length, length};
 }

@@ -32,6 +32,7 @@ using calibration::TracedKernel;
 using calibration::TracedKind;
 using calibration::TraceSummary;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<chakra::Node> nodes_of(const std::string& text) {
   google::protobuf::io::ArrayInputStream array(text.data(), static_cast<int>(text.size()));
@@ -320,7 +321,7 @@ TEST(Chakra, SchedulesNodesThatHaveNoStarts) {
   EXPECT_EQ(s.collectives[0].kind, "all-reduce");
   EXPECT_EQ(s.collectives[0].bytes, 4096);
   EXPECT_EQ(s.collectives[0].group, 3);
-  EXPECT_NEAR(trace.kernels[0].launch_end, 10e-6, kExact);
+  EXPECT_NEAR(trace.kernels[0].launch_end, 0, kExact);  // it counts from the first kernel
 }
 
 TEST(Chakra, TakesTheStartsThatAFileHas) {
@@ -345,9 +346,12 @@ TEST(Chakra, SaysWhatIsWrong) {
   ASSERT_EQ(trace.notes.size(), 1U);
   EXPECT_THAT(trace.notes[0], HasSubstr("1 dependencies"));
   File circle = three_kernels();
+  circle.node(8, "sgemm", 1, false, {10});  // waits for the circle and is not in it
   circle.node(10, "sgemm", 1, false, {11});
   circle.node(11, "sgemm", 1, false, {10});
-  EXPECT_THAT(refusal(circle.text()), HasSubstr("node 10 waits, through others, for itself"));
+  const std::string why = refusal(circle.text());
+  EXPECT_THAT(why, HasSubstr(" waits, through others, for itself"));
+  EXPECT_THAT(why, Not(HasSubstr("node 8 ")));
   File host;
   host.node(1, "aten::mm", 10, true);
   EXPECT_THAT(refusal(host.text()), HasSubstr("only the host was traced"));
