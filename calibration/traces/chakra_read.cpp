@@ -138,7 +138,9 @@ class ChakraReader {
       refuse_chakra(file_, where + " has no possible length: the file is damaged");
     const auto limit = coded.PushLimit(static_cast<int>(length));
     if (!message.MergeFromCodedStream(&coded) || coded.BytesUntilLimit() != 0)
-      refuse_chakra(file_, where + " is damaged, or the file is cut short");
+      refuse_chakra(file_, started_ ? where + " is damaged, or the file is cut short"
+                                    : "not a Chakra trace: it does not begin with one's metadata");
+    started_ = true;
     coded.PopLimit(limit);
     return true;
   }
@@ -306,6 +308,10 @@ class ChakraReader {
       if (c.kind == "all-gather")
         c.bytes *= std::clamp<int64_t>(c.group > 0 ? c.group : trace_.world_size, 1, 1 << 22);
     }
+    const auto is_untimed = [](const TracedKernel& k) { return k.collective < 0 || k.end <= k.start; };
+    if (!trace_.collectives.empty() && std::all_of(trace_.kernels.begin(), trace_.kernels.end(), is_untimed))
+      trace_.notes.emplace_back(
+          "communication takes no time in it: it was written for a simulator to fill in");
     std::stable_sort(trace_.kernels.begin(), trace_.kernels.end(),
                      [](const TracedKernel& a, const TracedKernel& b) { return a.start < b.start; });
     trace_.world_size = std::max(trace_.world_size, trace_.rank + 1);
@@ -327,6 +333,7 @@ class ChakraReader {
   std::vector<std::size_t> of_;            ///< [kernel]: of nodes_
   std::vector<std::string> called_;        ///< [collective]: its group
   std::map<std::string, int64_t> groups_;  ///< ranks
+  bool started_ = false;                   ///< the metadata were read
   bool timed_ = false, ordered_ = false;   ///< what runs on the device has starts; some wait for others' data
 };
 

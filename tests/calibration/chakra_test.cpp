@@ -127,6 +127,8 @@ TEST(Chakra, HoldsEveryOpOfAStep) {
   // Read again it is the same work.
   const Trace trace = read_chakra(calibration::bytes_of(text), "step.3.et");
   EXPECT_EQ(trace.rank, 3);
+  ASSERT_EQ(trace.notes.size(), 1U);
+  EXPECT_THAT(trace.notes[0], HasSubstr("for a simulator"));
   const TraceSummary summary = summary_of(trace);
   EXPECT_NEAR(summary.compute, static_cast<double>(microseconds) * 1e-6, 1e-9);
   double count = 0;
@@ -337,6 +339,7 @@ TEST(Chakra, SaysWhatIsWrong) {
   const std::string good = three_kernels().text();
   EXPECT_THAT(refusal(good.substr(0, good.size() - 3)), HasSubstr("damaged, or the file is cut short"));
   EXPECT_THAT(refusal(""), HasSubstr("nothing in it"));
+  EXPECT_THAT(refusal("{\"schema\": \"tandem-reports-2\"}"), HasSubstr("not a Chakra trace"));
   File twice = three_kernels();
   twice.node(4, "sgemm", 1, false);
   EXPECT_THAT(refusal(twice.text()), HasSubstr("two nodes have the number 4"));
