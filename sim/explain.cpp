@@ -16,6 +16,7 @@
 #include "sim/cost/incast_rounds.h"
 #include "sim/intervals.h"
 #include "sim/link_uses.h"
+#include "sim/met_kinds.h"
 #include "sim/time_shares.h"
 #include "topologies/devices/power_limit.h"
 
@@ -131,6 +132,15 @@ std::vector<std::string> extrapolates(const Request& p, const Bound& bound, cons
                               name(p.job.precision), name(device.fp32_products)));
   }
   return out;
+}
+
+/// That published rates hardly speak of what is asked.
+void note_kinds(Report& r, const Request& p) {
+  for (const std::string& kind : unmet_kinds(p))
+    r.notes.push_back(
+        fmt::format("unknown kind: fewer than two published sources have {}; the interval is wider "
+                    "by what such kinds were off before",
+                    kind));
 }
 
 /// That a figure which decides differs from host to host.
@@ -251,6 +261,7 @@ void explain(Report& r, const Request& p, const Simulation& simulation, const Si
   r.rate.interval = interval(r.rate.samples_per_second, r.rate.errors);
   if (says_nothing(r.rate.interval.low, r.rate.interval.high)) r.notes.push_back(too_wide(r, p));
   r.basis.extrapolates = extrapolates(p, run.bound, cluster);
+  if (!p.anchor) note_kinds(r, p);
   note_stragglers(r, p, cluster, run.bound.plan);
   note_pauses(r, p, run);
   note_host(r, p);

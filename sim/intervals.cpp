@@ -12,6 +12,7 @@
 #include "sim/bound/placement.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_spread.h"
+#include "sim/met_kinds.h"
 
 namespace tandem::sim {
 
@@ -25,10 +26,8 @@ constexpr double kRunSpread = 0.01;
 // machine, and of anything that only several devices show (a framework's overheads, layout of the board).
 constexpr double kServing = 0.3;
 constexpr double kAnchoredError = 0.015;
-constexpr double kSeveralDevices = 0.05;
 // These two too were set with the coverage of rows in view that VALIDATION.md counts as unseen.
-constexpr double kUnmeasuredFramework = 0.1;  // the same, of presets held against no rate
-constexpr double kPerDoubling = 0.01;         // of the rate, for every doubling of the nodes
+constexpr double kPerDoubling = 0.01;  // of the rate, for every doubling of the nodes
 // The part of the kernels' error that is the board's own, and not of its architecture: clocks, power, memory.
 // Of one-device rates that nobody counts as unseen, ln(predicted / published) of two boards of one
 // architecture differs 0.72 times as much as that of boards of two (root mean squares of 157 and 528 pairs of
@@ -95,9 +94,9 @@ std::vector<ErrorSource> link_parts(const Report& r, const Request& p) {
       {fmt::format("ways of {}{}", system, fast.empty() ? "" : " with " + fast), kLinkSpread * kOfFabric}};
   if (const double spread = host_spread(p); spread > 0)
     out.push_back({fmt::format("hosts like that of {}", system), spread});
-  const double recalled = recalled_spread(*p.system);
-  if (recalled > 0 && make_cluster(*p.system, r.setup.devices).nodes > 1)
-    out.push_back({fmt::format("network of {}, recalled", system), recalled});
+  const double network = network_spread(*p.system);
+  if (network > 0 && make_cluster(*p.system, r.setup.devices).nodes > 1)
+    out.push_back({fmt::format("network of {}, unsure", system), network});
   return out;
 }
 
@@ -148,7 +147,7 @@ void add_kernels(std::vector<ErrorSource>& out, const Request& p, const Cluster&
   std::set<std::string> architectures, boards;
   for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
     const Device& device = p.system->device(sort.first);
-    architectures.insert(device.architecture);
+    architectures.insert(device.kernels);
     boards.insert(device.name);
   }
   const auto source = [&](const std::set<std::string>& on) {
@@ -201,6 +200,10 @@ std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const 
   const Cluster cluster = grown_cluster(*p.system, r.setup.devices);
   std::vector<ErrorSource> out = {{std::string(kRunToRun), kRunSpread}};
   add_kernels(out, p, cluster, costs, t.compute + t.launch + t.waiting + t.idle);
+  if (!p.anchor) {
+    if (const std::vector<std::string> kinds = unmet_kinds(p); !kinds.empty())
+      out.push_back({fmt::format("{}, which no two sources have", fmt::join(kinds, " and ")), kUnmet});
+  }
   if (t.launch > 0 && !p.anchor)
     out.push_back({fmt::format("host of {} under {}", p.system->name(), p.job.scheme->recipe.name),
                    kHost * std::min(1.0, t.launch / kHostShare)});
@@ -217,8 +220,7 @@ std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const 
   if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kServing});
   if (r.setup.devices > 1)
     out.push_back({fmt::format("{} on several devices", p.job.scheme->name),
-                   costs.several.value_or(p.job.scheme->overheads.unmeasured ? kUnmeasuredFramework
-                                                                             : kSeveralDevices)});
+                   costs.several.value_or(p.job.scheme->overheads.several_error)});
   if (const int64_t nodes = make_cluster(*p.system, r.setup.devices).nodes; nodes > 1) {
     out.push_back({fmt::format("{} nodes", nodes), kPerDoubling * std::log2(static_cast<double>(nodes))});
   }

@@ -13,6 +13,7 @@
 #include "app/console/output.h"
 #include "base/json.h"
 #include "calibration/validate/validate_incast.h"
+#include "calibration/validate/validate_kinds.h"
 #include "calibration/validate/validation_pages.h"
 #include "pictures/rates_picture.h"
 
@@ -137,6 +138,12 @@ int run_validate(const Arguments& arguments) {
     return put_section(arguments, "splits", validate_splits(arguments.words(), threads), splits_markdown,
                        splits_csv);
   if (only("regret")) return put_regret(arguments, threads);
+  if (only("kinds")) {
+    const std::vector<ValidationRow> rows = validate(arguments.words(), threads, {});
+    put_result(arguments, arguments.choice("kinds", "md", {"md", "json"}) == "json" ? kinds_json(rows)
+                                                                                    : kinds_markdown(rows));
+    return 0;
+  }
   if (arguments.has("incast")) {
     put_result(arguments, incast_markdown(validate_incast()));
     return 0;
@@ -179,6 +186,9 @@ void register_validate(Registry<Verb>& registry) {
       {"input", "md|csv", "only the section about runs with and without input, or its rows"},
       {"regret", "md|csv",
        "only the sections about choices by predictions and their probabilities, or the choices"},
+      {"kinds", "md|json",
+       "only the section about kinds that one source has, or the kinds that two have "
+       "(calibration/profiles/met.json)"},
       {"splits", "md|csv",
        "only the section about split models, or its rows; FILE: of these tables in "
        "calibration/data/splits"},

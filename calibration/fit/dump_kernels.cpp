@@ -26,6 +26,12 @@ JsonWriter step(const std::string& model, const Workload& work, const Recipe& re
     for (const Kernel& k : task.kernels) {
       for (const Kernel& launched : {k, bias_after(recipe, k), cast_beside(recipe, k, work.precision)}) {
         if (launched.shape.empty()) continue;
+        if (const auto added = joins_norm(recipe, launched)) {
+          if (added->n > 0)
+            kernels.push_back(JsonWriter::array(
+                {name(KernelKind::norm), name(launched.pass), launched.shape, 0, added->n, launched.repeat}));
+          continue;
+        }
         kernels.push_back(JsonWriter::array(
             {name(launched.kind), name(launched.pass), launched.shape, launched.flops.n,
              (launched.read.n + launched.written.n) * (upcasts(recipe, launched, work.precision) ? 2 : 1),

@@ -8,7 +8,7 @@ Needs numpy and scipy, and the program dump_kernels of this build (what the prod
 Data (calibration/data/kernels, every row with its source):
     devices.csv  datasheet and best products kernels.csv  single kernels, seconds
     sources.csv  where rows come from        steps.csv    passes of whole models, seconds
---only ARCHITECTURE fits its curves alone: all else stays as the files have it.
+--only ARCHITECTURE fits its curves alone, --only RECIPE its factors: all else stays as the files have it.
 Recipes (schemes/recipes) give the host's time as a figure, which is not fitted; a step takes the longer of host and
 chip. Factors of recipes whose kernels differ (layout, fusion) are fitted, common to all architectures, and
 written to their files. The formula is that of sim/cost/kernel_cost.h. Every curve (architecture x arithmetic) is a vector of
@@ -106,6 +106,8 @@ class Device:
 
 CPUS = set("ivybridge haswell broadwell skylake cascadelake sapphirerapids zen1 zen2 zen4 neoverse-v2".split())
 WITHOUT_MATRIX = {"kepler", "maxwell", "pascal", "gcn5"} | CPUS
+# Whose multiprocessors are nearly those of an older chip is drawn to its curve, not to the mean of all.
+NEAREST = {"ada": "ampere-ga10x"}
 
 
 def conv_features(pass_, s, element):
@@ -324,13 +326,13 @@ def curve_of(r, devices):
     return d.architecture, d.arithmetic(r["precision"])[0]
 
 
-def fit_factors(problems, curves):
-    """Logarithms of the recipes' factors, common to all architectures, with the curves held."""
-    shape = (len(FACTORS), 2)
-    touched = [(p, curves[c]) for c, p in problems.items() if (p.recipe >= 0).any()]
+def fit_factors(problems, curves, only=None):
+    """Logarithms of the recipes' factors, or of one recipe's, common to all architectures, with the curves held."""
+    mine = [i for (recipe, _), i in FACTORS.items() if only in (None, recipe)]
+    touched = [(p, curves[c]) for c, p in problems.items() if np.isin(p.recipe, mine).any()]
 
     def put(x):
-        for p in problems.values(): p.factors[:-1] = x.reshape(shape)
+        for p in problems.values(): p.factors[mine] = x.reshape(len(mine), 2)
 
     def residual(x):
         put(x)
@@ -340,16 +342,21 @@ def fit_factors(problems, curves):
             out.append(p.weight * np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error ** 2) - 1)))
         return np.concatenate(out)
 
-    start = next(iter(problems.values())).factors[:-1].ravel().copy()
+    start = next(iter(problems.values())).factors[mine].ravel().copy()
     x = least_squares(residual, start, bounds=(np.log(.25), np.log(4)), max_nfev=10).x
     put(x)
-    return x.reshape(shape)
+    return next(iter(problems.values())).factors[:-1].copy()
 
 
 def centre_of(curves, arithmetic):
     of = [x for (_, a), x in curves.items() if a == arithmetic]
     tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
     return (np.sum(of, axis=0) + tie * prior(arithmetic)) / (len(of) + tie) if of else prior(arithmetic)
+
+
+def drawn_to(c, curves, centre):
+    """What the curve `c` stays near without measurements."""
+    return curves.get((NEAREST.get(c[0]), c[1]), centre)
 
 
 def fit_all(measured, devices, rounds=4, start=None):
@@ -361,7 +368,7 @@ def fit_all(measured, devices, rounds=4, start=None):
     curves = {} if start is None else dict(start[0])
     for step in range(rounds):
         for c, p in problems.items():
-            curves[c] = p.fit(centres[c[1]], curves.get(c), 25 if step == 0 else 12)
+            curves[c] = p.fit(drawn_to(c, curves, centres[c[1]]), curves.get(c), 25 if step == 0 else 12)
         for a in ("fp32", "matrix"):   # the only CPU measured ran no vendor library: other CPUs keep the prior
             centres[a] = centre_of({c: curves[c] for c in problems}, a)
         factors = fit_factors(problems, curves)
@@ -415,7 +422,7 @@ def left_out(measured, devices, fitted, key):
         for r in whole:
             if key(r) == value: test[curve_of(r, devices)].append(r)
         for c, rs in test.items():
-            centre = centre_of({o: curves[o] for o in problems if o != c}, c[1])
+            centre = drawn_to(c, curves, centre_of({o: curves[o] for o in problems if o != c}, c[1]))
             rest = [r for r in problems[c].measured if key(r) != value]
             if rest:
                 problem = Problem(rest, devices)
@@ -442,7 +449,7 @@ def table(title, measured, errors, by):
 
 
 # Architectures without measurements of their own still get an entry, so that the product can name the assumption.
-ARCHITECTURES = ("kepler maxwell pascal volta turing ampere ada hopper blackwell gcn5 cdna1 cdna2 cdna3 tpu-v3 "
+ARCHITECTURES = ("kepler maxwell pascal volta turing ampere ampere-ga10x ada hopper blackwell gcn5 cdna1 cdna2 cdna3 tpu-v3 "
                  "generic").split() + sorted(CPUS)
 
 
@@ -501,7 +508,7 @@ def fit_one(architecture, measured, devices, path):
     for c, p in problems.items():
         if c[0] != architecture: continue
         before = throughput_errors(p, curves[c])
-        curves[c] = p.fit(centre_of({o: x for o, x in curves.items() if o != c}, c[1]), curves[c], 60)
+        curves[c] = p.fit(drawn_to(c, curves, centre_of({o: x for o, x in curves.items() if o != c}, c[1])), curves[c], 60)
         after = throughput_errors(p, curves[c])
         for r, b, a in zip(p.measured, before, after):
             if r["model"] or r["source"] == OWN:
@@ -521,11 +528,18 @@ def main():
     parser.add_argument("--check", action="store_true", help="print all the tables of held-out errors")
     parser.add_argument("--rows", action="store_true", help="print every measurement")
     parser.add_argument("--quick", action="store_true", help="stop after the errors in sample; write nothing")
-    parser.add_argument("--only", metavar="ARCHITECTURE", help="fit its curves alone, the others as --out has them")
+    parser.add_argument("--only", metavar="ARCHITECTURE", help="fit its curves alone, the others as --out has them; or of a recipe its factors")
     parser.add_argument("--out", default=str(HOME / "profiles" / "stock.json"))
     options = parser.parse_args()
     devices = {r["device"]: Device(r) for r in rows("devices.csv")}
     measured = single_kernels(devices) + whole_steps(devices, options.dump)
+    if options.only in {r for r, _ in FACTORS}:
+        curves, _, problems, _ = known(options.out, devices, measured)
+        write_factors(fit_factors(problems, curves, options.only))
+        for c, p in problems.items():
+            for r, e in zip(p.measured, throughput_errors(p, curves[c])):
+                if r["recipe"] == options.only: print(f"{100 * e:+7.1f} %  {r['device']:12} {r['precision']} {r['model']} {r['batch']} {r['framework']}")
+        return
     if options.only:
         held = fit_one(options.only, measured, devices, options.out)
         if not options.quick: pathlib.Path(options.out).write_text(json.dumps(held, indent=1) + "\n")

@@ -16,6 +16,7 @@
 #include "calibration/validate/asking.h"
 #include "calibration/validate/series.h"
 #include "sim/bound/placement.h"
+#include "sim/met_kinds.h"
 #include "sim/simulate.h"
 
 namespace tandem::calibration {
@@ -55,17 +56,6 @@ ResolvedScheme scheme_at(const Json& series, int64_t devices) {
   if (const Json* recipe = series.find("recipe"))
     out.recipe = load_recipe(recipe->as_text(), recipe->place());
   return out;
-}
-
-std::string family_of(const Graph& graph) {
-  bool conv = false, attention = false, recurrent = false;
-  for (const Layer& l : graph.layers()) {
-    if (l.type == nullptr) continue;
-    conv = conv || l.type->name.find("conv") != std::string_view::npos;
-    attention = attention || l.type->name == "attention";
-    recurrent = recurrent || l.type->name == "lstm" || l.type->name == "gru" || l.type->name == "rnn";
-  }
-  return attention ? "transformer" : recurrent ? "recurrent" : conv ? "cnn" : "other";
 }
 
 std::vector<Series> read_series(const Json& document) {
@@ -182,7 +172,8 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   const System& system = setting.system();
   row.generation = system.device(system.accelerators()[0]).architecture;
   row.held_out = row.file.starts_with("held_out_") && row.fitted.empty() && row.gives.empty();
-  row.family = family_of(setting.parts.front().graph);
+  row.family = sim::family_of(setting.parts.front().graph);
+  row.width = sim::width_of(setting.prediction.job.precision);
   row.unit = s.text("unit", setting.parts.front().graph.sample().unit + "/s");
   row.relative = s.boolean("relative", false);
   row.rate_assumed = s.boolean("rate_assumed", false);
@@ -263,6 +254,7 @@ void predict_row(ValidationRow& row, const Json& series, const Setting& setting,
   const ResolvedScheme scheme = scheme_at(series, row.devices);
   p.system = &setting.system();
   p.job.scheme = &scheme;
+  row.recipe_run = scheme.recipe.name;
   p.devices = row.devices;
   p.job.batch = row.batch;
   row.nodes = make_cluster(setting.system(), row.devices).nodes;

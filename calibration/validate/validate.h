@@ -18,6 +18,8 @@ struct ValidationRow {
   std::string reason;       ///< why the prediction is off, if known
   std::string fitted;       ///< the constant fitted to it together with other rows; empty = none
   std::string gives;        ///< the figure taken from this row, which is therefore not scored
+  std::string recipe_run;   ///< the recipe that it was predicted with
+  std::string width;        ///< of its precision: sim::width_of()
   std::string generation;   ///< architecture of its devices: "volta"
   bool held_out = false;    ///< from a file held_out_*, and nothing was fitted to it
   bool in_kernels = false;  ///< the stock curves were fitted to its series' one-device rate

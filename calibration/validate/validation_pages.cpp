@@ -6,6 +6,7 @@
 #include "calibration/validate/check_result.h"
 #include "calibration/validate/fitted.h"
 #include "calibration/validate/validate_incast.h"
+#include "calibration/validate/validate_kinds.h"
 #include "calibration/validate/visits.h"
 
 namespace tandem::calibration {
@@ -17,7 +18,7 @@ std::vector<ValidationPage> validation_pages(const Comparisons& found) {
       {"sources", "each source with its errors, and what is left out of it", sources_markdown(found.rows)}};
   if (!found.all) return out;
   out[0].holds += "; boards that differ in one thing; runs with and without input";
-  out[0].text += pairs_markdown(found.pairs) + input_markdown(found.input);
+  out[0].text += kinds_markdown(found.rows) + pairs_markdown(found.pairs) + input_markdown(found.input);
   const std::vector<ValidationPage> more{
       {"splits", "models split over devices", splits_markdown(found.splits)},
       {"regret", "what choosing by predictions would have cost; whether probabilities hold",

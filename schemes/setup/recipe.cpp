@@ -25,8 +25,9 @@ Recipe::Composed read_composed(const Json& json) {
 }
 
 Recipe::Host read_host(const Json& json) {
-  json.only({"forward", "backward", "mixed", "experts", "micro_batch", "collective", "update", "runs_ahead",
-             "awaits_sums", "awaits_messages", "awaits_sends", "awaits_counts", "overlaps_chunks", "shard"});
+  json.only({"forward", "backward", "mixed", "fp8", "experts", "micro_batch", "collective", "update",
+             "runs_ahead", "awaits_sums", "awaits_messages", "awaits_sends", "awaits_counts",
+             "overlaps_chunks", "shard"});
   Recipe::Host host;
   host.forward = json.at("forward").as_time();
   host.backward = json.at("backward").as_time();
@@ -37,6 +38,7 @@ Recipe::Host read_host(const Json& json) {
       experts->fail("needs two times: forward and backward");
     for (std::size_t i = 0; i < host.experts.size(); ++i) host.experts[i] = experts->items()[i].as_time();
   }
+  if (const Json* casts = json.find("fp8")) host.fp8 = casts->as_time();
   if (const Json* micro = json.find("micro_batch")) host.micro_batch = micro->as_time();
   if (const Json* collective = json.find("collective")) host.collective = collective->as_time();
   if (const Json* shard = json.find("shard")) host.shard = shard->as_time();
@@ -63,25 +65,10 @@ Recipe::Composed accumulation(const Recipe& recipe, Precision precision) {
 
 Recipe read_recipe(const std::string& path) {
   const Json json = Json::load(path);
-  json.only({"name",
-             "summary",
-             "composes",
-             "wide_parts",
-             "eager",
-             "autocast",
-             "fused_bias",
-             "pads_products",
-             "copied_convolution",
-             "memory",
-             "memory_known",
-             "fused_update",
-             "composed_updates",
-             "accumulation",
-             "host",
-             "fp32",
-             "matrix",
-             "products_in_parts",
-             "fitted",
+  json.only({"name",     "summary",      "composes",     "wide_parts",        "eager",
+             "autocast", "fused_bias",   "fuses_norms",  "pads_products",     "copied_convolution",
+             "memory",   "memory_known", "fused_update", "composed_updates",  "accumulation",
+             "host",     "fp32",         "matrix",       "products_in_parts", "fitted",
              "source"});
   Recipe out;
   out.name = json.at("name").as_text();
@@ -93,6 +80,7 @@ Recipe read_recipe(const std::string& path) {
   out.autocast = json.boolean("autocast", false);
   out.eager = json.boolean("eager", false);
   out.fused_bias = json.boolean("fused_bias", true);
+  out.fuses_norms = json.boolean("fuses_norms", false);
   if (const Json* memory = json.find("memory")) {
     for (const auto& [key, value] : memory->members()) out.memory.emplace_back(key, value.as_text());
     memory_habits(out.memory, "memory", memory->place());
@@ -136,7 +124,14 @@ Recipe with_updates_of(Recipe recipe, const Optimizer& optimizer) {
   return recipe;
 }
 
+std::optional<Bytes> joins_norm(const Recipe& recipe, const Kernel& kernel) {
+  if (!recipe.fuses_norms || !kernel.fused) return {};
+  const int64_t inputs = kernel.shape.at(1);
+  return kernel.pass == Pass::forward && inputs > 1 ? Bytes{kernel.read.n / inputs} : Bytes{};
+}
+
 int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision) {
+  if (joins_norm(recipe, kernel)) return 0;
   if (kernel.sums) return kernel.repeat * accumulation(recipe, precision).traffic;
   if (kernel.kind == KernelKind::optimizer)
     return kernel.repeat * (recipe.fused_update ? recipe.update.traffic : kernel.parts);
@@ -185,7 +180,9 @@ Time issue_time(const Recipe& recipe, const Task& task, Precision precision, con
   for (const Kernel& k : task.kernels) {
     if (k.sums && recipe.accumulation.composed())
       sum += host.update[0] * (k.repeat * accumulation(recipe, precision).kernels);
-    const Time forward = mixed + (k.routed ? host.experts[0] : host.forward);
+    const bool casts = precision == Precision::fp8 && k.kind == KernelKind::gemm && !k.half && !k.routed;
+    const Time fp8 = casts ? host.fp8 : Time{};
+    const Time forward = mixed + fp8 + (k.routed ? host.experts[0] : host.forward);
     if (k.pass == Pass::update)
       sum += host.update[static_cast<std::size_t>(state)] * (k.repeat * recipe.update.kernels);
     if (k.pass == Pass::forward && task.pass == Pass::update) {  // an optimiser's product: one operation
@@ -196,7 +193,7 @@ Time issue_time(const Recipe& recipe, const Task& task, Precision precision, con
     if (k.pass == Pass::forward)
       sum += forward * launches(recipe, k);  // in backward too, where it is recomputed
     if (k.pass == Pass::backward_data)
-      sum += (k.routed ? host.experts[1] : host.backward) * launches(recipe, k);
+      sum += (fp8 + (k.routed ? host.experts[1] : host.backward)) * launches(recipe, k);
   }
   return sum;
 }

@@ -5,6 +5,7 @@
 // schemes/recipes/*.json. Knows neither chips nor wires.
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct Recipe {
     Time forward = {};                ///< to issue one operation of a forward pass
     Time backward = {};               ///< of a backward pass; both gradients of a layer are one operation
     Time mixed = {};                  ///< on top in forward, where operations compute in 2 bytes (autocast)
+    Time fp8 = {};                    ///< on top in either pass, a product whose operands are cast to fp8
     Time micro_batch = {};            ///< besides its operations, for each micro-batch: fetching it, logging
     std::array<Time, 3> update = {};  ///< to update one tensor, by how many state tensors the optimiser keeps
     Time collective = {};             ///< to issue one
@@ -54,11 +56,12 @@ struct Recipe {
   /// Devices that share a layer do its products in as many parts as they are, the communication of one part
   /// under the product of the next (Transformer Engine's userbuffers).
   bool products_in_parts = false;
-  bool composes = false;    ///< builds compound operations of simple kernels: Kernel::parts
-  bool wide_parts = false;  ///< what it composes computes in fp32 where tensors have 2 bytes
-  bool eager = false;       ///< composes what PyTorch has no kernel of: Kernel::eager
-  bool autocast = false;    ///< in half precision Kernel::wide and Kernel::casts hold
-  bool fused_bias = true;   ///< a product's kernel adds the bias
+  bool composes = false;     ///< builds compound operations of simple kernels: Kernel::parts
+  bool wide_parts = false;   ///< what it composes computes in fp32 where tensors have 2 bytes
+  bool eager = false;        ///< composes what PyTorch has no kernel of: Kernel::eager
+  bool autocast = false;     ///< in half precision Kernel::wide and Kernel::casts hold
+  bool fused_bias = true;    ///< a product's kernel adds the bias
+  bool fuses_norms = false;  ///< a batch normalisation's kernel adds and rectifies too (Kernel::fused)
   /// Pads products whose sizes are no multiples of 16 bytes (vocabularies above all), for matrix units' sake.
   bool pads_products = false;
   /// Above 0 where convolutions find their tensors channel by channel (NCHW). Matrix units read channels
@@ -92,6 +95,9 @@ struct Recipe {
 
 /// Kernels that the recipe launches for `kernel`, over the same tensors each.
 int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision = Precision::fp32);
+/// What a kernel that runs in that of a batch normalisation (Recipe::fuses_norms) moves besides: the tensor
+/// that is added. It is not launched. Nothing of any other kernel.
+std::optional<Bytes> joins_norm(const Recipe& recipe, const Kernel& kernel);
 /// The tensors of `kernel` have 4 bytes an element though those of the model have 2.
 bool upcasts(const Recipe& recipe, const Kernel& kernel, Precision precision);
 /// The kernel that adds the bias to what `kernel` makes; without shape where there is none.

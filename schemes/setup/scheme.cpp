@@ -16,9 +16,9 @@ namespace {
 constexpr std::string_view kPresets = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "cycle", "agreement", "single_process", "unmeasured", "one_launcher",
-             "replicate", "feed", "compute_slowdown", "norm_stall", "interference", "copies_per_byte",
-             "merge", "link_efficiency"});
+  json.only({"iteration", "collective", "cycle", "agreement", "single_process", "unmeasured", "several_error",
+             "one_launcher", "replicate", "feed", "compute_slowdown", "norm_stall", "interference",
+             "copies_per_byte", "merge", "link_efficiency"});
   Overheads out;
   const auto time = [&](std::string_view key, Time& to) {
     if (const Json* value = json.find(key)) to = value->as_time();
@@ -27,7 +27,10 @@ Overheads read_overheads(const Json& json) {
   time("collective", out.collective);
   time("replicate", out.replicate);
   out.single_process = json.boolean("single_process", false);
-  out.unmeasured = json.boolean("unmeasured", false);
+  // Of presets that no published rate on several devices was held against.
+  constexpr double kUnmeasured = 0.1;
+  const bool unmeasured = json.boolean("unmeasured", false);
+  out.several_error = json.real("several_error", unmeasured ? kUnmeasured : out.several_error, 0, 3);
   out.one_launcher = json.boolean("one_launcher", false);
   out.compute_slowdown = json.real("compute_slowdown", 0, 0, 10);
   out.norm_stall = json.real("norm_stall", 0, 0, 100);

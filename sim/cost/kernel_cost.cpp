@@ -281,15 +281,15 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
                        const Recipe& recipe)
     : impl_(std::make_unique<Impl>()) {
   const Profile& profile = profile_of(profile_name);
-  const Architecture* a = profile.find(device.architecture);
+  const Architecture* a = profile.find(device.kernels);
   if (a == nullptr) {
     const char* kind = device.kind == Device::Kind::gpu   ? "gpu"
                        : device.kind == Device::Kind::cpu ? "cpu"
                                                           : "tpu";
-    a = profile.relative(device.architecture);
+    a = profile.relative(device.kernels);
     if (a == nullptr) a = profile.find(profile.assumed.at(kind).as_text());
     impl_->assumptions.push_back(fmt::format("no measurements of architecture {}: kernels cost as on {}",
-                                             printable(device.architecture), a->name));
+                                             printable(device.kernels), a->name));
   }
   const double peak = device.product_peak(precision).flops_per_second;
   const double fp32 = device.peak_at(Precision::fp32).flops_per_second;
@@ -339,6 +339,10 @@ KernelCost& KernelCost::operator=(KernelCost&&) noexcept = default;
 
 double KernelCost::seconds(const Kernel& kernel, Needs* needs) const {
   const Impl& d = *impl_;
+  if (const auto added = joins_norm(d.recipe, kernel)) {
+    if (needs != nullptr) *needs = {};
+    return count(kernel.repeat) * d.stream(count(added->n) / d.fused(kernel), norm);
+  }
   const double bytes = (count(kernel.read.n) + count(kernel.written.n)) *
                        (upcasts(d.recipe, kernel, d.precision) ? 2 : 1) / d.fused(kernel);
   Impl::Found found;

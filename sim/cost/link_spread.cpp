@@ -14,11 +14,11 @@ constexpr double kRecalledNetwork = 0.4;
 
 }  // namespace
 
-double recalled_spread(const System& system) {
+double network_spread(const System& system) {
   const auto& unverified = system.unverified();
   const bool recalled = std::any_of(unverified.begin(), unverified.end(),
                                     [](const std::string& path) { return path.starts_with("network"); });
-  return recalled ? kRecalledNetwork : 0;
+  return std::hypot(recalled ? kRecalledNetwork : 0, system.network_spread());
 }
 
 bool through_host(const System& system, std::span<const VertexId> members) {
@@ -34,7 +34,7 @@ double link_spread(const System& system, std::span<const VertexId> members, bool
     return system.node_of(v) != system.node_of(members.front());
   });
   const double hosts = measured ? 0 : system.staged_spread();
-  return std::hypot(kLinkSpread, several ? recalled_spread(system) : 0,
+  return std::hypot(kLinkSpread, several ? network_spread(system) : 0,
                     hosts > 0 && through_host(system, members) ? hosts : 0);
 }
 

@@ -11,8 +11,9 @@ namespace tandem::sim {
 /// are covered about as often as stated, as the next one.
 inline constexpr double kLinkSpread = 0.3;
 
-/// What the system's network adds where a figure of it is listed as `unverified`, else 0.
-double recalled_spread(const System& system);
+/// What the system's network adds: where a figure of it is listed as `unverified`, and where networks
+/// described alike differ (System::network_spread()). Else 0.
+double network_spread(const System& system);
 
 /// Whether neighbours among `members` reach each other through their host's memory alone.
 bool through_host(const System& system, std::span<const VertexId> members);

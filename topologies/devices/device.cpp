@@ -33,15 +33,33 @@ std::array<FlopRate, kPrecisions> by_precision(const Json& rates) {
 }  // namespace
 
 Device Device::from_json(const Json& document) {
-  document.only({"name", "summary", "kind", "vendor", "architecture", "year", "peak", "best_product",
-                 "fp32_products", "memory_bandwidth", "memory", "usable_memory", "units", "boost_mhz",
-                 "launch", "watts", "sources", "unverified", "note"});
+  document.only({"name",
+                 "summary",
+                 "kind",
+                 "vendor",
+                 "architecture",
+                 "kernels",
+                 "year",
+                 "peak",
+                 "best_product",
+                 "fp32_products",
+                 "memory_bandwidth",
+                 "memory",
+                 "usable_memory",
+                 "units",
+                 "boost_mhz",
+                 "launch",
+                 "watts",
+                 "sources",
+                 "unverified",
+                 "note"});
   Device d;
   d.name = document.at("name").as_text();
   d.summary = document.at("summary").as_text();
   d.kind = parse_kind(document.at("kind"));
   d.vendor = document.text("vendor", "");
   d.architecture = document.at("architecture").as_text();
+  d.kernels = document.text("kernels", d.architecture);
   d.year = static_cast<int>(document.integer("year", 0, 0, 3000));
   const Json& peak = document.at("peak");
   d.peak = by_precision(peak);

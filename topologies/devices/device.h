@@ -25,7 +25,10 @@ struct Device {
   std::string name, summary;
   enum class Kind : uint8_t { gpu, cpu, tpu } kind = Kind::gpu;
   std::string vendor;
-  std::string architecture;  ///< "pascal", "volta", "hopper", "cdna2", "skylake", ...: selects stock curves
+  std::string architecture;  ///< "pascal", "volta", "hopper", "cdna2", "skylake", ...
+  /// Whose stock curves price its kernels: its architecture, unless chips of one architecture differ
+  /// ("ampere-ga10x": half the matrix units of an A100 a multiprocessor, another memory and cache).
+  std::string kernels;
   int year = 0;
   /// Peak per precision; 0 = not supported natively (the cost model then falls back to fp32 arithmetic
   /// with the smaller format's bytes).
