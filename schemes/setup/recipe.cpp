@@ -65,10 +65,27 @@ Recipe::Composed accumulation(const Recipe& recipe, Precision precision) {
 
 Recipe read_recipe(const std::string& path) {
   const Json json = Json::load(path);
-  json.only({"name",     "summary",      "composes",     "wide_parts",        "eager",
-             "autocast", "fused_bias",   "fuses_norms",  "pads_products",     "copied_convolution",
-             "memory",   "memory_known", "fused_update", "composed_updates",  "accumulation",
-             "host",     "fp32",         "matrix",       "products_in_parts", "fitted",
+  json.only({"name",
+             "summary",
+             "composes",
+             "wide_parts",
+             "eager",
+             "autocast",
+             "fused_bias",
+             "fuses_norms",
+             "pads_products",
+             "copied_convolution",
+             "grouped_gradients",
+             "memory",
+             "memory_known",
+             "fused_update",
+             "composed_updates",
+             "accumulation",
+             "host",
+             "fp32",
+             "matrix",
+             "products_in_parts",
+             "fitted",
              "source"});
   Recipe out;
   out.name = json.at("name").as_text();
@@ -88,6 +105,7 @@ Recipe read_recipe(const std::string& path) {
   out.memory_known = json.boolean("memory_known", true);
   out.pads_products = json.boolean("pads_products", false);
   if (const Json* copied = json.find("copied_convolution")) out.copied_convolution = copied->as_real(0, 4);
+  if (const Json* rate = json.find("grouped_gradients")) out.grouped_gradients = rate->as_flop_rate();
   out.fused_update = json.boolean("fused_update", true);
   if (const Json* composed = json.find("composed_updates")) {
     for (const auto& [name, update] : composed->members()) {

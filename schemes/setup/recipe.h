@@ -68,6 +68,10 @@ struct Recipe {
   /// last: in formats of 2 bytes cuDNN copies the operands first, and multiplies at this many times the stock
   /// efficiency, which is the factor of recipes in channels last. 0: neither.
   double copied_convolution = 0;
+  /// Where convolutions find their tensors channels last: the rate, per multiprocessor, at which cuDNN makes
+  /// weights' gradients of 2 bytes in groups of up to 64 channels, unless their number is a multiple of 32
+  /// (as in ResNeXt) or each channel is one; of wider groups in proportion. 0: as other convolutions.
+  FlopRate grouped_gradients;
   /// Settings of its memory habits, unless a preset says otherwise (schemes/setup/memory_habits.h).
   std::vector<std::pair<std::string, std::string>> memory;
   bool memory_known = true;  ///< false: nobody has measured what it keeps, and predictions say so

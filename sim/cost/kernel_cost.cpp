@@ -190,12 +190,24 @@ struct KernelCost::Impl {
     return seconds;
   }
 
+  /// Groups whose weights' gradients cuDNN makes without matrix units (Recipe::grouped_gradients).
+  bool slow_groups(const ConvShape& s) const {
+    return recipe.grouped_gradients.flops_per_second > 0 && !fp32_arithmetic && element == 2 &&
+           s.groups > 1 && s.groups % 32 != 0;
+  }
+
   double convolution(const Kernel& k, double bytes, Found* found) const {
     const ConvShape s = ConvShape::unpack(k.shape);
     const int pass = k.pass == Pass::forward ? 0 : k.pass == Pass::backward_data ? 1 : 2;
     const auto& t = curve.term;
     // Depthwise: one multiply-add per byte or so.
     if (s.groups > 1 && s.groups == s.in_channels) return stream(bytes, depthwise + pass);
+    if (pass == 2 && slow_groups(s)) {
+      found->needs = {true, 0};
+      const double width = count(s.in_channels / s.groups);
+      return count(k.flops.n) /
+             (recipe.grouped_gradients.flops_per_second * units * std::max(1.0, width / 64));
+    }
     const std::array<int64_t, 3> ones{1, 1, 1};
     const bool pointwise = s.kernel == ones;
     const bool three = s.kernel == std::array<int64_t, 3>{1, 3, 3};
