@@ -22,11 +22,11 @@ namespace {
 /// deviations).
 constexpr double kRunSpread = 0.01;
 // Relative standard errors of the 90 % intervals, chosen so that VALIDATION.md's rows are covered about as
-// often as stated: of an exposed time of input or a server, of compute once one rate was measured on the same
-// machine, and of anything that only several devices show (a framework's overheads, layout of the board).
+// often as stated: of an exposed time of input or a server, and of compute once one rate was measured on the
+// same machine.
 constexpr double kServing = 0.3;
 constexpr double kAnchoredError = 0.015;
-// These two too were set with the coverage of rows in view that VALIDATION.md counts as unseen.
+// This too was set with the coverage of rows in view that VALIDATION.md counts as unseen.
 constexpr double kPerDoubling = 0.01;  // of the rate, for every doubling of the nodes
 // The part of the kernels' error that is the board's own, and not of its architecture: clocks, power, memory.
 // Of one-device rates that nobody counts as unseen, ln(predicted / published) of two boards of one

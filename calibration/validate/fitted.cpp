@@ -19,16 +19,18 @@ Json load(std::string_view folder, const std::string& name) {
   return Json::load(find_data(folder, "file", name));
 }
 
-/// The "fitted" entry of a file; `inside`: the object that must have each name, null = not checked.
+/// The "fitted" entry of a file; `inside`: the object that has each name which the file itself has not, empty
+/// = not checked.
 void add_entry(std::vector<FittedConstant>& out, std::string_view folder, const std::string& name,
                const Json& document, std::string_view inside) {
   const Json* fitted = document.find("fitted");
   if (fitted == nullptr) return;
   for (const auto& [constant, rows] : fitted->members()) {
-    if (!inside.empty() && document.at(inside).find(constant) == nullptr)
+    const bool own = inside.empty() || document.find(constant) != nullptr;
+    if (!own && document.at(inside).find(constant) == nullptr)
       rows.fail(fmt::format("\"{}\" has no \"{}\"", inside, printable(constant)));
     out.push_back({fmt::format("{}/{}.json", folder, name),
-                   inside.empty() ? constant : fmt::format("{}.{}", inside, constant), rows.as_text()});
+                   own ? constant : fmt::format("{}.{}", inside, constant), rows.as_text()});
   }
 }
 

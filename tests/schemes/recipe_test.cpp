@@ -74,6 +74,22 @@ TEST(Recipe, ALayerOfExpertsIsIssuedMoreSlowly) {
   EXPECT_EQ(issued(eager, Pass::forward, true), eager.host.forward) << "where nothing is said";
 }
 
+TEST(Recipe, CastingOperandsToFp8TakesTheHostTime) {
+  const Recipe core = load_recipe("megatron-core");
+  Kernel k;
+  k.kind = KernelKind::gemm;
+  k.shape = {1, 8, 8, 8};
+  const auto issued = [&](Pass pass, Precision precision) {
+    k.pass = pass;
+    return issue_time(core, {0, 1, pass, {k}}, precision, optimizer("adam"));
+  };
+  EXPECT_EQ(issued(Pass::backward_data, Precision::fp8), core.host.backward + core.host.fp8);
+  EXPECT_EQ(issued(Pass::backward_data, Precision::bf16), core.host.backward);
+  EXPECT_EQ(issued(Pass::forward, Precision::fp8) - issued(Pass::forward, Precision::bf16), core.host.fp8);
+  k.half = true;  // logits stay in 2 bytes
+  EXPECT_EQ(issued(Pass::backward_data, Precision::fp8), core.host.backward);
+}
+
 TEST(Recipe, ABiasIsAKernelOfItsOwnWhereTheProductDoesNotAddIt) {
   const Graph graph = Graph::load("bert-base");
   const Recipe loop = load_recipe("pytorch-loop"), fused = load_recipe("pytorch");

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "sim/cost/link_spread.h"
 #include "sim/intervals.h"
 #include "tests/sim/prediction.h"
 
@@ -336,14 +337,24 @@ TEST(Interval, TransfersAsLongAsPricedGiveTheRateOfSplitModels) {
 
 TEST(Interval, KnowsUntriedFrameworksRecalledNetworksAndNodes) {
   const auto one = sources(8, "horovod"), two = sources(16, "horovod"), four = sources(32, "horovod");
-  EXPECT_FALSE(one.contains("network of v100-mesh-1ib, recalled"));
-  ASSERT_TRUE(two.contains("network of v100-mesh-1ib, recalled"));
+  EXPECT_FALSE(one.contains("network of v100-mesh-1ib, unsure"));
+  ASSERT_TRUE(two.contains("network of v100-mesh-1ib, unsure"));
   for (const auto& [name, sigma] : two) {
-    if (name.starts_with("communication on ")) EXPECT_GT(two.at("network of v100-mesh-1ib, recalled"), sigma);
+    if (name.starts_with("communication on ")) EXPECT_GT(two.at("network of v100-mesh-1ib, unsure"), sigma);
   }
   EXPECT_GT(four.at("4 nodes"), two.at("2 nodes"));
   EXPECT_GT(sources(8, "deepspeed-zero1").at("deepspeed-zero1 on several devices"),
             one.at("horovod on several devices"));
+}
+
+TEST(Interval, KnowsNetworksThatDifferAndPresetsThatVary) {
+  const System machine = System::load("p3.16xlarge", {{"nodes", "2"}});
+  EXPECT_GT(machine.network_spread(), 0);
+  EXPECT_GT(network_spread(machine), machine.network_spread());  // its port is recalled besides
+  EXPECT_EQ(System::load("dgx-a100").network_spread(), 0);
+  EXPECT_EQ(resolve_scheme("pytorch-dataparallel", {}).overheads.several_error, 0.17);
+  EXPECT_EQ(resolve_scheme("deepspeed-zero1", {}).overheads.several_error, 0.1);
+  EXPECT_EQ(resolve_scheme("allreduce", {}).overheads.several_error, 0.05);
 }
 
 double rate(const char* system, const char* model, int64_t batch, const char* scheme, int64_t devices) {

@@ -13,7 +13,7 @@ namespace {
 Device device(const std::string& architecture) {
   Device d;
   d.name = "test-device";
-  d.architecture = architecture;
+  d.architecture = d.kernels = architecture;
   d.peak[static_cast<std::size_t>(Precision::fp32)] = {15.7e12};
   d.peak[static_cast<std::size_t>(Precision::fp16)] = {125e12};
   d.memory_bandwidth = {900e9};
@@ -220,6 +220,60 @@ TEST(KernelCost, HalfPrecisionWithoutMatrixUnitsComputesInFp32) {
   EXPECT_LT(KernelCost(v, Precision::fp16).seconds(big), 0.4 * KernelCost(v, Precision::fp32).seconds(big));
   EXPECT_EQ(KernelCost(v, Precision::bf16).seconds(big), KernelCost(v, Precision::fp32).seconds(big))
       << "no bf16 on volta";
+}
+
+Recipe with_groups(const char* rate) {
+  Recipe r;
+  r.grouped_gradients = parse_flop_rate(rate);
+  return r;
+}
+
+TEST(KernelCost, WeightsGradientsOfGroupsRunAtTheRateOfTheRecipe) {
+  const Device d = device("volta");
+  const KernelCost slow(d, Precision::fp16, "stock", with_groups("10GFLOP/s")), other(d, Precision::fp16);
+  const Kernel few = conv(Pass::backward_weights, 64, 240, 28, 3, 1, 10);
+  const double seconds = static_cast<double>(few.flops.n) / (10e9 * d.units);
+  EXPECT_NEAR(slow.seconds(few), seconds + d.launch.seconds(), 1e-9);
+  EXPECT_GT(slow.seconds(few), 2 * other.seconds(few));
+  // 128 channels a group: twice the rate of 64.
+  const Kernel wide = conv(Pass::backward_weights, 64, 1280, 14, 3, 1, 10);
+  EXPECT_NEAR(slow.seconds(wide), static_cast<double>(wide.flops.n) / (20e9 * d.units) + d.launch.seconds(),
+              1e-9);
+  // Not those by 32, one channel each, in one group, of other passes or in fp32.
+  for (const Kernel& k :
+       {conv(Pass::backward_weights, 64, 256, 28, 3, 1, 32),
+        conv(Pass::backward_weights, 64, 240, 28, 3, 1, 240), conv(Pass::backward_weights, 64, 240, 28, 3, 1),
+        conv(Pass::backward_data, 64, 240, 28, 3, 1, 10), conv(Pass::forward, 64, 240, 28, 3, 1, 10)})
+    EXPECT_EQ(slow.seconds(k), other.seconds(k));
+  EXPECT_EQ(KernelCost(d, Precision::fp32, "stock", with_groups("10GFLOP/s")).seconds(few),
+            KernelCost(d, Precision::fp32).seconds(few));
+}
+
+TEST(KernelCost, WhatRunsInANormTakesWhatItMovesBesides) {
+  Recipe fuses;
+  fuses.fuses_norms = true;
+  const KernelCost alone(device("volta"), Precision::fp32),
+      fused(device("volta"), Precision::fp32, "stock", fuses);
+  const int64_t n = 10'000'000;
+  Kernel relu{KernelKind::elementwise, Pass::forward, {n, 1}, Flops{n}, Bytes{4 * n}, Bytes{4 * n}, 1};
+  Kernel add{KernelKind::elementwise, Pass::forward, {n, 2}, Flops{n}, Bytes{8 * n}, Bytes{4 * n}, 1};
+  EXPECT_EQ(fused.seconds(relu), alone.seconds(relu));  // not after a norm
+  relu.fused = add.fused = true;
+  EXPECT_EQ(fused.seconds(relu), 0);
+  EXPECT_GT(fused.seconds(add), 0.25 * alone.seconds(add));
+  EXPECT_LT(fused.seconds(add), 0.6 * alone.seconds(add));
+  EXPECT_EQ(alone.seconds(relu), alone.seconds(relu));
+  EXPECT_EQ(launches(fuses, add), 0);
+  EXPECT_EQ(launches(Recipe{}, add), 1);
+}
+
+TEST(KernelCost, ChipsOfOneArchitectureMayHaveCurvesOfTheirOwn) {
+  Device d = device("ampere");
+  const double a100 = KernelCost(d, Precision::fp16).seconds(gemm(4096, 4096, 4096, 2));
+  d.kernels = "ampere-ga10x";
+  EXPECT_NE(KernelCost(d, Precision::fp16).seconds(gemm(4096, 4096, 4096, 2)), a100);
+  EXPECT_EQ(Device::load("rtx-3090").kernels, "ampere-ga10x");
+  EXPECT_EQ(Device::load("a100-sxm-40gb").kernels, "ampere");
 }
 
 TEST(KernelCost, SaysWhatItAssumes) {
