@@ -14,7 +14,7 @@ MemoryHabits habits_of(const Request& p) {
     if (!told) settings.emplace_back(key, value);
   };
   // A recipe that updates in one kernel needs no temporaries for it.
-  if (p.job.scheme->recipe.fused_update) unless_told("update", "fused");
+  if (p.job.scheme->recipe.fuses.update) unless_told("update", "fused");
   for (const auto& [key, value] : p.job.scheme->recipe.memory) unless_told(key.c_str(), value.c_str());
   return memory_habits(settings, "--memory", {});
 }

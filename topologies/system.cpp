@@ -310,7 +310,6 @@ Bytes System::host_memory(std::size_t kind) const {
   return sum;
 }
 double System::staged_spread(std::size_t kind) const { return impl_->kinds.at(kind).peer.staged_spread; }
-double System::network_spread() const { return impl_->network_spread; }
 const std::vector<std::string>& System::unverified() const { return impl_->unverified; }
 const Json& System::communication() const { return impl_->communication; }
 std::string_view System::transport() const {

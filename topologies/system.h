@@ -136,8 +136,6 @@ class System {
   /// Standard deviation of the logarithm of what copies through the memory of such a host reach, where hosts
   /// that are described the same way differ and this one was not measured; 0 elsewhere.
   double staged_spread(std::size_t kind = 0) const;
-  /// The same of what messages between nodes reach, where networks that are described the same way differ.
-  double network_spread() const;
   // The figures of link(id) without building its name: for loops over all links.
   double usable(LinkId id) const;   ///< bytes/s, one direction
   LinkId pool(LinkId id) const;     ///< half duplex: the lower id of the pair; else itself

@@ -337,7 +337,7 @@ void SystemReader::network() {
   }
   out_->block = spec->at("block").as_text();
   const NetworkBlock& block = blocks_registry().at(out_->block, spec->at("block").place());
-  std::vector<std::string> valid = {"block",  "bandwidth", "achieved", "latency", "spread",
+  std::vector<std::string> valid = {"block",  "bandwidth", "achieved", "latency",
                                     "attach", "transport", "source",   "note"};
   valid.insert(valid.end(), block.keys.begin(), block.keys.end());
   spec->only(valid);
@@ -347,7 +347,6 @@ void SystemReader::network() {
                  spec->real("achieved", 1, 1e-6, 1),
                  spec->at("latency").as_time(),
                  bonded_};
-  out_->network_spread = spec->real("spread", 0, 0, 3);
   const Json& transport = spec->at("transport");
   transport.only({"name", "latency", "flow_cap", "gpudirect", "loss", "buffer", "min_rto", "segment",
                   "initial_window", "ecn", "source", "note"});

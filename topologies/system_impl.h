@@ -69,7 +69,6 @@ struct System::Impl {
   std::string block;  ///< of the network; empty = the system has none
   NetworkShape shape;
   Transport transport;
-  double network_spread = 0;  ///< System::network_spread()
   std::unique_ptr<Network> network;
 
   /// A node that faults made different from the others of its kind: the same vertices and link ids.

@@ -38,8 +38,8 @@ Kinds kinds_of(const std::vector<ValidationRow>& rows) {
   return out;
 }
 
-/// Of rows alike: how far predictions are off, and how far their intervals reach.
-struct Spread {
+/// Of some rows: how far predictions are off, and how far their intervals reach.
+struct KindErrors {
   int64_t rows = 0, inside = 0;
   double square = 0, width = 0;
   std::set<std::string> files;
@@ -92,7 +92,7 @@ std::string kinds_json(const std::vector<ValidationRow>& rows) {
 
 std::string kinds_markdown(const std::vector<ValidationRow>& rows) {
   const Kinds kinds = kinds_of(rows);
-  Spread met, family, recipe, either;
+  KindErrors met, family, recipe, either;
   for (const ValidationRow& r : rows) {
     if (!r.held_out || !has_rate(r)) continue;
     const bool first = kinds.families.at(family_kind(r)).size() < 2,

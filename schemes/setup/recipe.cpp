@@ -96,17 +96,18 @@ Recipe read_recipe(const std::string& path) {
   out.wide_parts = json.boolean("wide_parts", false);
   out.autocast = json.boolean("autocast", false);
   out.eager = json.boolean("eager", false);
-  out.fused_bias = json.boolean("fused_bias", true);
-  out.fuses_norms = json.boolean("fuses_norms", false);
+  out.fuses.bias = json.boolean("fused_bias", true);
+  out.fuses.norms = json.boolean("fuses_norms", false);
   if (const Json* memory = json.find("memory")) {
     for (const auto& [key, value] : memory->members()) out.memory.emplace_back(key, value.as_text());
     memory_habits(out.memory, "memory", memory->place());
   }
   out.memory_known = json.boolean("memory_known", true);
   out.pads_products = json.boolean("pads_products", false);
-  if (const Json* copied = json.find("copied_convolution")) out.copied_convolution = copied->as_real(0, 4);
-  if (const Json* rate = json.find("grouped_gradients")) out.grouped_gradients = rate->as_flop_rate();
-  out.fused_update = json.boolean("fused_update", true);
+  if (const Json* copied = json.find("copied_convolution")) out.convolutions.copied = copied->as_real(0, 4);
+  if (const Json* rate = json.find("grouped_gradients"))
+    out.convolutions.grouped_gradients = rate->as_flop_rate();
+  out.fuses.update = json.boolean("fused_update", true);
   if (const Json* composed = json.find("composed_updates")) {
     for (const auto& [name, update] : composed->members()) {
       out.composed_updates[std::string(optimizer(name, composed->place()).name)] = read_composed(update);
@@ -143,7 +144,7 @@ Recipe with_updates_of(Recipe recipe, const Optimizer& optimizer) {
 }
 
 std::optional<Bytes> joins_norm(const Recipe& recipe, const Kernel& kernel) {
-  if (!recipe.fuses_norms || !kernel.fused) return {};
+  if (!recipe.fuses.norms || !kernel.fused) return {};
   const int64_t inputs = kernel.shape.at(1);
   return kernel.pass == Pass::forward && inputs > 1 ? Bytes{kernel.read.n / inputs} : Bytes{};
 }
@@ -152,7 +153,7 @@ int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision
   if (joins_norm(recipe, kernel)) return 0;
   if (kernel.sums) return kernel.repeat * accumulation(recipe, precision).traffic;
   if (kernel.kind == KernelKind::optimizer)
-    return kernel.repeat * (recipe.fused_update ? recipe.update.traffic : kernel.parts);
+    return kernel.repeat * (recipe.fuses.update ? recipe.update.traffic : kernel.parts);
   const bool composed = recipe.composes || (recipe.eager && kernel.eager);
   const int64_t copies = recipe.eager && kernel.clones ? 1 : 0;
   return kernel.repeat * ((composed && kernel.kind != KernelKind::gemm ? kernel.parts : 1) + copies);
@@ -169,7 +170,7 @@ bool upcasts(const Recipe& recipe, const Kernel& kernel, Precision precision) {
 
 Kernel bias_after(const Recipe& recipe, const Kernel& kernel) {
   Kernel bias;
-  if (kernel.kind != KernelKind::gemm || kernel.parts < 2 || recipe.fused_bias) return bias;
+  if (kernel.kind != KernelKind::gemm || kernel.parts < 2 || recipe.fuses.bias) return bias;
   const int64_t elements = kernel.shape[0] * kernel.shape[1] * kernel.shape[2];
   bias.pass = kernel.pass;
   bias.shape = {elements, 1};

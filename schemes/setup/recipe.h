@@ -52,30 +52,39 @@ struct Recipe {
     double softmax = 1;      ///< softmax and the losses that take one: how often fewer bytes they move
     bool operator==(const Kernels&) const = default;
   };
+  /// What one kernel does that others launch more for.
+  struct Fuses {
+    bool bias = true;    ///< a product's adds the bias
+    bool norms = false;  ///< a batch normalisation's adds and rectifies too (Kernel::fused)
+    bool update = true;  ///< the optimiser's arithmetic is one; else Kernel::parts
+    bool operator==(const Fuses&) const = default;
+  };
+  struct Convolutions {
+    /// Above 0 where they find their tensors channel by channel (NCHW). Matrix units read channels last: in
+    /// formats of 2 bytes cuDNN copies the operands first, and multiplies at this many times the stock
+    /// efficiency, which is the factor of recipes in channels last. 0: neither.
+    double copied = 0;
+    /// In channels last: the rate, per multiprocessor, at which cuDNN makes weights' gradients of 2 bytes in
+    /// groups of up to 64 channels, unless their number is a multiple of 32 (as in ResNeXt) or each channel
+    /// is one; of wider groups in proportion. 0: as other convolutions.
+    FlopRate grouped_gradients;
+    bool operator==(const Convolutions&) const = default;
+  };
   std::string name, summary, source;
   /// Devices that share a layer do its products in as many parts as they are, the communication of one part
   /// under the product of the next (Transformer Engine's userbuffers).
   bool products_in_parts = false;
-  bool composes = false;     ///< builds compound operations of simple kernels: Kernel::parts
-  bool wide_parts = false;   ///< what it composes computes in fp32 where tensors have 2 bytes
-  bool eager = false;        ///< composes what PyTorch has no kernel of: Kernel::eager
-  bool autocast = false;     ///< in half precision Kernel::wide and Kernel::casts hold
-  bool fused_bias = true;    ///< a product's kernel adds the bias
-  bool fuses_norms = false;  ///< a batch normalisation's kernel adds and rectifies too (Kernel::fused)
+  bool composes = false;    ///< builds compound operations of simple kernels: Kernel::parts
+  bool wide_parts = false;  ///< what it composes computes in fp32 where tensors have 2 bytes
+  bool eager = false;       ///< composes what PyTorch has no kernel of: Kernel::eager
+  bool autocast = false;    ///< in half precision Kernel::wide and Kernel::casts hold
+  Fuses fuses;
   /// Pads products whose sizes are no multiples of 16 bytes (vocabularies above all), for matrix units' sake.
   bool pads_products = false;
-  /// Above 0 where convolutions find their tensors channel by channel (NCHW). Matrix units read channels
-  /// last: in formats of 2 bytes cuDNN copies the operands first, and multiplies at this many times the stock
-  /// efficiency, which is the factor of recipes in channels last. 0: neither.
-  double copied_convolution = 0;
-  /// Where convolutions find their tensors channels last: the rate, per multiprocessor, at which cuDNN makes
-  /// weights' gradients of 2 bytes in groups of up to 64 channels, unless their number is a multiple of 32
-  /// (as in ResNeXt) or each channel is one; of wider groups in proportion. 0: as other convolutions.
-  FlopRate grouped_gradients;
+  Convolutions convolutions;
   /// Settings of its memory habits, unless a preset says otherwise (schemes/setup/memory_habits.h).
   std::vector<std::pair<std::string, std::string>> memory;
   bool memory_known = true;  ///< false: nobody has measured what it keeps, and predictions say so
-  bool fused_update = true;  ///< the optimiser's arithmetic is one kernel; else Kernel::parts
   /// An update that is written in the framework's elementwise operations.
   struct Composed {
     int64_t kernels = 1;  ///< for a tensor
@@ -99,7 +108,7 @@ struct Recipe {
 
 /// Kernels that the recipe launches for `kernel`, over the same tensors each.
 int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision = Precision::fp32);
-/// What a kernel that runs in that of a batch normalisation (Recipe::fuses_norms) moves besides: the tensor
+/// What a kernel that runs in that of a batch normalisation (Recipe::Fuses) moves besides: the tensor
 /// that is added. It is not launched. Nothing of any other kernel.
 std::optional<Bytes> joins_norm(const Recipe& recipe, const Kernel& kernel);
 /// The tensors of `kernel` have 4 bytes an element though those of the model have 2.

@@ -190,9 +190,9 @@ struct KernelCost::Impl {
     return seconds;
   }
 
-  /// Groups whose weights' gradients cuDNN makes without matrix units (Recipe::grouped_gradients).
+  /// Groups whose weights' gradients cuDNN makes without matrix units (Recipe::Convolutions).
   bool slow_groups(const ConvShape& s) const {
-    return recipe.grouped_gradients.flops_per_second > 0 && !fp32_arithmetic && element == 2 &&
+    return recipe.convolutions.grouped_gradients.flops_per_second > 0 && !fp32_arithmetic && element == 2 &&
            s.groups > 1 && s.groups % 32 != 0;
   }
 
@@ -206,7 +206,7 @@ struct KernelCost::Impl {
       found->needs = {true, 0};
       const double width = count(s.in_channels / s.groups);
       return count(k.flops.n) /
-             (recipe.grouped_gradients.flops_per_second * units * std::max(1.0, width / 64));
+             (recipe.convolutions.grouped_gradients.flops_per_second * units * std::max(1.0, width / 64));
     }
     const std::array<int64_t, 3> ones{1, 1, 1};
     const bool pointwise = s.kernel == ones;
@@ -218,7 +218,7 @@ struct KernelCost::Impl {
     const bool copies = copies_operands && s.groups == 1;
     const double efficiency = t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1) *
                               (s.groups > 1 ? t[grouped] : 1) * (few ? t[odd] : 1) *
-                              (copies ? recipe.copied_convolution : factors.convolution);
+                              (copies ? recipe.convolutions.copied : factors.convolution);
     const double flops = count(k.flops.n);
     const double gather = fp32_arithmetic ? 0 : flops / (units * curve.feed) * element / 2;
     // Their efficiencies are of convolutions that were measured themselves.
@@ -335,7 +335,7 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
   impl_->launch = device.launch.seconds();
   impl_->element = element_bytes(precision);
   impl_->copies_operands =
-      recipe.copied_convolution > 0 && matrix && impl_->element == 2 && device.vendor == "NVIDIA";
+      recipe.convolutions.copied > 0 && matrix && impl_->element == 2 && device.vendor == "NVIDIA";
   if (!impl_->assumptions.empty()) {
     impl_->curve.relative_error = std::max(impl_->curve.relative_error, profile.unknown_error);
   } else if (!impl_->curve.fitted) {

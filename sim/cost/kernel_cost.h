@@ -19,7 +19,7 @@
 // and all kinds without a matrix product are memory only. Products of 2-byte numbers on matrix units whose
 // features or channels are no multiple of 8 reach `odd` of the rate. Kernels that run in a batch
 // normalisation's (schemes::joins_norm) take what they move besides at its efficiency. Where a recipe says
-// that cuDNN copies the operands of convolutions (Recipe::copied_convolution), those of 2 bytes are read and
+// that cuDNN copies the operands of convolutions (Recipe::Convolutions), those of 2 bytes are read and
 // written once more, as elementwise kernels do, but not for convolutions in groups. `floor` is the roofline
 // at efficiency 1. What the host takes to issue kernels is none of the chip's costs: schemes/setup/recipe.h.
 // A recipe's factors multiply the efficiency of convolutions and divide the bytes of normalisation, pooling

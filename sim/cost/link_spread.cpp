@@ -18,7 +18,7 @@ double network_spread(const System& system) {
   const auto& unverified = system.unverified();
   const bool recalled = std::any_of(unverified.begin(), unverified.end(),
                                     [](const std::string& path) { return path.starts_with("network"); });
-  return std::hypot(recalled ? kRecalledNetwork : 0, system.network_spread());
+  return std::hypot(recalled ? kRecalledNetwork : 0, system.communication().real("spread", 0, 0, 3));
 }
 
 bool through_host(const System& system, std::span<const VertexId> members) {

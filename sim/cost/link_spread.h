@@ -11,8 +11,8 @@ namespace tandem::sim {
 /// are covered about as often as stated, as the next one.
 inline constexpr double kLinkSpread = 0.3;
 
-/// What the system's network adds: where a figure of it is listed as `unverified`, and where networks
-/// described alike differ (System::network_spread()). Else 0.
+/// What the system's network adds: where a figure of it is listed as `unverified`, and where machines of one
+/// description differ ("communication.spread"). Else 0.
 double network_spread(const System& system);
 
 /// Whether neighbours among `members` reach each other through their host's memory alone.

@@ -349,9 +349,10 @@ TEST(Interval, KnowsUntriedFrameworksRecalledNetworksAndNodes) {
 
 TEST(Interval, KnowsNetworksThatDifferAndPresetsThatVary) {
   const System machine = System::load("p3.16xlarge", {{"nodes", "2"}});
-  EXPECT_GT(machine.network_spread(), 0);
-  EXPECT_GT(network_spread(machine), machine.network_spread());  // its port is recalled besides
-  EXPECT_EQ(System::load("dgx-a100").network_spread(), 0);
+  EXPECT_GT(machine.communication().real("spread", 0), 0);
+  EXPECT_GT(network_spread(machine),
+            machine.communication().real("spread", 0));  // its port is recalled besides
+  EXPECT_EQ(network_spread(System::load("dgx-a100")), 0);
   EXPECT_EQ(resolve_scheme("pytorch-dataparallel", {}).overheads.several_error, 0.17);
   EXPECT_EQ(resolve_scheme("deepspeed-zero1", {}).overheads.several_error, 0.1);
   EXPECT_EQ(resolve_scheme("allreduce", {}).overheads.several_error, 0.05);

@@ -190,7 +190,7 @@ TEST(KernelCost, OperandsOfConvolutionsAreCopiedInTwoBytes) {
   Device d = device("volta");
   d.vendor = "NVIDIA";
   Recipe last, first;
-  last.matrix.convolution = first.copied_convolution = 1.5;
+  last.matrix.convolution = first.convolutions.copied = 1.5;
   const KernelCost in_nchw(d, Precision::fp16, "stock", first), in_nhwc(d, Precision::fp16, "stock", last);
   for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
     const Kernel k = conv(pass, 64, 256, 56, 3, 1);
@@ -224,7 +224,7 @@ TEST(KernelCost, HalfPrecisionWithoutMatrixUnitsComputesInFp32) {
 
 Recipe with_groups(const char* rate) {
   Recipe r;
-  r.grouped_gradients = parse_flop_rate(rate);
+  r.convolutions.grouped_gradients = parse_flop_rate(rate);
   return r;
 }
 
@@ -251,7 +251,7 @@ TEST(KernelCost, WeightsGradientsOfGroupsRunAtTheRateOfTheRecipe) {
 
 TEST(KernelCost, WhatRunsInANormTakesWhatItMovesBesides) {
   Recipe fuses;
-  fuses.fuses_norms = true;
+  fuses.fuses.norms = true;
   const KernelCost alone(device("volta"), Precision::fp32),
       fused(device("volta"), Precision::fp32, "stock", fuses);
   const int64_t n = 10'000'000;
