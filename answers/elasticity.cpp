@@ -22,8 +22,8 @@ namespace {
 
 const Resource kCompute{"compute", 1, false, &Speeds::compute};
 constexpr double kStep = 1.01;
-// Where the order of arrival matters, two predictions also differ by chance: take a larger step, and no more
-// rounds than such a rate needs.
+// Where the order of arrival matters, two predictions also differ by chance: take a larger step, and of few
+// workers no more rounds than such a rate needs. Of many a few rounds give it (sim/simulation.h).
 constexpr double kStepByArrival = 1.05;
 constexpr int32_t kRoundsByArrival = 60;
 constexpr double kWideStep = 1.2;
@@ -87,7 +87,7 @@ class Perturbed {
   double rate(const Resource& r, double factor, int64_t devices) const {
     Request p = request_on(q_, q_.system, devices);
     if (p.anchor) p.anchor->scale = scale_;
-    if (by_arrival_ && p.iterations == 0) p.iterations = kRoundsByArrival;
+    if (by_arrival_ && p.iterations == 0 && devices < kManyWorkers) p.iterations = kRoundsByArrival;
     if (r.speed != nullptr) {
       p.speeds.*r.speed = factor;
       return throughput(p);
@@ -109,7 +109,8 @@ class Perturbed {
 
   /// The unchanged rate with as many rounds as the changed ones; the report's rate if it has as many.
   double now(const Report& report) const {
-    const bool same = !by_arrival_ && q_.measured == nullptr && q_.then.empty() && !q_.anchor;
+    const bool same = (!by_arrival_ || report.setup.devices >= kManyWorkers) && q_.measured == nullptr &&
+                      q_.then.empty() && !q_.anchor;
     return same ? report.rate.samples_per_second : rate(kCompute, 1, report.setup.devices);
   }
 
