@@ -467,15 +467,16 @@ int64_t Simulation::steps(const Program& program, int64_t in_iteration) const {
             period(program);  // workers that average now and then: one period to begin with, one that counts
     return whole == 1 ? few : std::max<int64_t>(2, (few + whole - 1) / whole) * whole;
   }
+  // The more workers wait for each other, the less their steps differ in length.
+  const int64_t few = std::clamp<int64_t>(3072 / workers, 8, 24);
   if (is_static(program)) {
     // Micro-batches of one step are equal: the first period fills the pipeline, the second counts.
-    const int64_t whole = period(program), enough = (24 + program.micro_batches - 1) / program.micro_batches;
+    const int64_t whole = period(program), enough = (few + program.micro_batches - 1) / program.micro_batches;
     TANDEM_CHECK(whole > 0);
     return (std::max<int64_t>(2, (enough + whole - 1) / whole) + (transient(program) + whole - 1) / whole) *
            whole;
   }
-  // The more workers wait for each other, the less their steps differ in length.
-  if (in_lock_step(program)) return std::clamp<int64_t>(3072 / workers, 8, 24);
+  if (in_lock_step(program)) return few;
   // Arrival-order schemes: enough updates for a staleness distribution, at least 60 rounds, and enough
   // exchanges where these are rare: one period to part, and some that count.
   constexpr int64_t kPeriods = 6, kFewestPeriods = 3, kQuick = 4'000'000;

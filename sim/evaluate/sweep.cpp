@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <optional>
@@ -74,49 +75,61 @@ struct UniformOp {
   int64_t floor = 0, duration = 0, issued = 0;
 };
 
-/// max(max(lane, floor) + duration * factor, begin + issued) of every row; all below 2^49 ps. Returns the
-/// latest. `factor`: empty, 1 for all; `begin`: empty, none is late.
+/// Rows of a lane: where each is, the factor of its durations and from when on its host issues. Null: 1 for
+/// all, and none is late.
+struct UniformRows {
+  int64_t* ends = nullptr;
+  const double* factor = nullptr;
+  const int64_t* begin = nullptr;
+};
+
+/// max(max(end, floor) + duration * factor, begin + issued) of `n` rows; all below 2^49 ps.
 template <bool noisy, bool issues>
-[[gnu::always_inline]] inline int64_t run_uniform_rows(Row& lane, const UniformOp& op,
-                                                       const std::vector<double>& factor, const Row& begin) {
-  const auto n = static_cast<int64_t>(lane.size());
-  int64_t* __restrict ends = lane.data();
-  const double* __restrict by = factor.data();
-  const int64_t* __restrict from = begin.data();
+[[gnu::always_inline]] inline void run_uniform_rows(const UniformRows& rows, int64_t n, const UniformOp& op) {
+  int64_t* __restrict ends = rows.ends;
+  const double* __restrict by = rows.factor;
+  const int64_t* __restrict from = rows.begin;
   const double seconds = Time{op.duration}.seconds();
-  int64_t latest = 0;
   for (int64_t i = 0; i < n; ++i) {
     int64_t end = std::max(ends[i], op.floor) + (noisy ? short_picoseconds(seconds * by[i]) : op.duration);
     if (issues) end = std::max(end, from[i] + op.issued);
     ends[i] = end;
-    latest = std::max(latest, end);
   }
-  return latest;
 }
 
-[[gnu::always_inline]] inline int64_t run_uniform_plain(Row& lane, const UniformOp& op,
-                                                        const std::vector<double>& factor, const Row& begin) {
-  if (factor.empty())
-    return begin.empty() ? run_uniform_rows<false, false>(lane, op, factor, begin)
-                         : run_uniform_rows<false, true>(lane, op, factor, begin);
-  return begin.empty() ? run_uniform_rows<true, false>(lane, op, factor, begin)
-                       : run_uniform_rows<true, true>(lane, op, factor, begin);
+[[gnu::always_inline]] inline void run_uniform_plain(const UniformRows& rows, int64_t n,
+                                                     const UniformOp& op) {
+  if (rows.factor == nullptr)
+    return rows.begin == nullptr ? run_uniform_rows<false, false>(rows, n, op)
+                                 : run_uniform_rows<false, true>(rows, n, op);
+  return rows.begin == nullptr ? run_uniform_rows<true, false>(rows, n, op)
+                               : run_uniform_rows<true, true>(rows, n, op);
 }
 
 #if defined(__x86_64__)
 /// The same numbers, four rows at a time.
-[[gnu::target("avx2")]] int64_t run_uniform_avx2(Row& lane, const UniformOp& op,
-                                                 const std::vector<double>& factor, const Row& begin) {
-  return run_uniform_plain(lane, op, factor, begin);
+[[gnu::target("avx2")]] void run_uniform_avx2(const UniformRows& rows, int64_t n, const UniformOp& op) {
+  run_uniform_plain(rows, n, op);
 }
 #endif
 
-int64_t run_uniform(Row& lane, const UniformOp& op, const std::vector<double>& factor, const Row& begin) {
+void run_uniform(const UniformRows& rows, int64_t n, const UniformOp& op) {
 #if defined(__x86_64__)
   static const bool wide = __builtin_cpu_supports("avx2") != 0;
-  if (wide) return run_uniform_avx2(lane, op, factor, begin);
+  if (wide) return run_uniform_avx2(rows, n, op);
 #endif
-  return run_uniform_plain(lane, op, factor, begin);
+  run_uniform_plain(rows, n, op);
+}
+
+/// All ops, one after the other, of so many rows at a time as a core's cache holds.
+void run_uniform(UniformRows rows, int64_t n, const std::vector<UniformOp>& ops) {
+  constexpr int64_t kBlock = 1024;
+  for (int64_t done = 0; done < n; done += kBlock) {
+    for (const UniformOp& op : ops) run_uniform(rows, std::min(kBlock, n - done), op);
+    rows.ends += kBlock;
+    if (rows.factor != nullptr) rows.factor += kBlock;
+    if (rows.begin != nullptr) rows.begin += kBlock;
+  }
 }
 
 /// Messages between the stages of a pipeline that were sent and not yet received, in order.
@@ -174,7 +187,8 @@ class RoleSweep {
         }
         release(next_);
       }
-      waited_ = lanes_[static_cast<int>(Lane::compute)];
+      catch_up();
+      waited_ = rows_in(Lane::compute);
       if (r_ == 0) end_iteration();
     }
     return moved;
@@ -300,35 +314,88 @@ class RoleSweep {
     return plan_.transfers.at(static_cast<std::size_t>(t)).alone(plan_.capacity, factor).ps;
   }
 
+  /// The rows of a lane, as numbers of their own.
+  Row& rows_in(Lane lane) {
+    const auto l = static_cast<std::size_t>(lane);
+    if (same_[l]) lanes_[l].assign(rows_, *same_[l]);
+    same_[l].reset();
+    return lanes_[l];
+  }
+
+  /// A collective of all rows: they start when the last is there, and end together.
+  void run_with_all(uint32_t o) {
+    const Op& op = role_.ops[o];
+    const auto l = static_cast<std::size_t>(op.lane);
+    const uint32_t kept = std::min(rows_, recorder_.kept());
+    catch_up();
+    ++ops_[o].runs;
+    const std::optional<int64_t> same = same_[l];
+    const Row& lane = lanes_[l];
+    awaited_.clear();
+    int64_t floor = same.value_or(0);
+    for (const Dep& dep : op.deps) {
+      if (role_.ops[dep.op].lane == op.lane || dep.lag > iteration_) continue;
+      const Ends& ends = ends_.of(dep.op, iteration_ - dep.lag);
+      if (ends.ran && ends.scalar) floor = std::max(floor, ends.value);
+      if (ends.ran && !ends.scalar) awaited_.push_back(ends.row.data());
+    }
+    if (!same) awaited_.push_back(lane.data());
+    const auto start_of = [&](uint32_t i) {
+      int64_t start = floor;
+      for (const int64_t* row : awaited_) start = std::max(start, row[i]);
+      return start;
+    };
+    for (uint32_t i = 0; i < kept; ++i) ready_[i] = start_of(i);
+    int64_t begin = floor;
+    for (const int64_t* row : awaited_) begin = std::max(begin, *std::max_element(row, row + rows_));
+    uint32_t last = 0;
+    while (last + 1 < rows_ && start_of(last) < begin) ++last;
+    const int64_t end = begin + duration(o, 0);
+    last_[0] = last;
+    same_[l] = end;
+    recorder_.hash(0, count_);
+    note_latest(end);
+    for (SharedCopies& copies : mail_.copies) {
+      if (has_transfer(op) && !copies.times(r_, op)) copies.beside(r_, o, begin, end);
+    }
+    for (uint32_t i = 0; i < kept; ++i) {
+      if (i == 0 && recorder_.tracks(r_)) recorder_.ready(r_, iteration_, o, ready_[0]);
+      recorder_.keep(r_, i, iteration_, o, {ready_[i], begin, end, last});
+    }
+    if (!ops_[o].needed) return;
+    Ends& ends = ends_.of(o, iteration_);
+    ends.ran = ends.scalar = true;
+    ends.value = end;
+  }
+
   void run_op(uint32_t o) {
     const Op& op = role_.ops[o];
     ++ops_[o].runs;
-    Row& lane = lanes_[static_cast<int>(op.lane)];
+    if (op.kind == OpKind::collective && ops_[o].meeting->groups.count() == 1 && !recorder_.hashes())
+      return run_with_all(o);
+    Row& lane = rows_in(op.lane);
     const uint32_t kept = std::min(rows_, recorder_.kept());
     const bool collective = op.kind == OpKind::collective;
     const std::optional<int64_t> floor = uniform(o);
-    int64_t latest = 0;
     if (floor) {
-      for (uint32_t i = 0; i < kept; ++i) ready_[i] = start_[i] = std::max(lane[i], *floor);
-      latest = run_uniform(o, lane, *floor);
-      hold_host(o, lane);
+      run_uniform_op(o, lane, *floor, kept);
     } else {
+      catch_up();
       find_starts(o, lane);
       std::copy_n(start_.begin(), kept, ready_.begin());
       const uint64_t stem = Recorder::stem(r_, iteration_, o);
-      latest = collective ? run_groups(o, lane, stem) : run_rows(o, lane, stem);
+      note_latest(collective ? run_groups(o, lane, stem) : run_rows(o, lane, stem));
     }
-    if (latest >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
-    recorder_.makespan(latest);
     for (SharedCopies& copies : mail_.copies) {
       if (has_transfer(op) && !copies.times(r_, op))
-        copies.beside(r_, o, *std::min_element(start_.begin(), start_.end()), latest);
+        copies.beside(r_, o, *std::min_element(start_.begin(), start_.end()), latest_);
     }
     for (uint32_t i = 0; i < kept; ++i) {
       if (i == 0 && recorder_.tracks(r_)) recorder_.ready(r_, iteration_, o, ready_[0]);
       const uint32_t last = collective ? last_[ops_[o].meeting->groups.of(i)] : i;
       recorder_.keep(r_, i, iteration_, o, {ready_[i], start_[i], lane[i], last});
     }
+    if (ops_[o].needed) catch_up();
     if (ops_[o].needed) store_ends(o, lane, collective && ops_[o].meeting->groups.count() == 1);
   }
 
@@ -356,7 +423,14 @@ class RoleSweep {
     return floor;
   }
 
-  int64_t run_uniform(uint32_t o, Row& lane, int64_t floor) {
+  /// The first rows run it at once: what the recorder keeps of them, and what the host waits for. The others
+  /// follow with the ops after it, in catch_up(), before anything else is done to their lane.
+  void run_uniform_op(uint32_t o, Row& lane, int64_t floor, uint32_t kept) {
+    if (late_lane_ != &lane) catch_up();
+    late_lane_ = &lane;
+    late_from_ = std::max(kept, 1U);
+    for (uint32_t i = 0; i < late_from_; ++i) start_[i] = std::max(lane[i], floor);
+    std::copy_n(start_.begin(), kept, ready_.begin());
     const int64_t issued = costs_.issued.empty() ? 0 : costs_.issued[0][o].ps;
     const int64_t first =
         start_[0] +
@@ -364,7 +438,32 @@ class RoleSweep {
     if (!begin_.empty() && begin_[0] + issued > first && recorder_.tracks(r_))
       recorder_.launch(begin_[0] + issued - first);
     recorder_.hash(0, count_);
-    return sim::run_uniform(lane, {floor, ops_[o].time[0].ps, issued}, factor_, begin_);
+    late_.push_back({floor, ops_[o].time[0].ps, issued});
+    run_uniform(rows_of(lane, 0), late_from_, late_.back());
+    if (HostClock::waits_for(costs_, role_.ops[o].kind, o, iteration_)) {
+      catch_up();
+      hold_host(o, lane);
+    }
+  }
+
+  /// Runs what was left of the ops of every row.
+  void catch_up() {
+    if (late_.empty()) return;
+    Row& lane = *late_lane_;
+    run_uniform(rows_of(lane, late_from_), static_cast<int64_t>(lane.size()) - late_from_, late_);
+    late_.clear();
+    note_latest(*std::max_element(lane.begin(), lane.end()));
+  }
+
+  UniformRows rows_of(Row& lane, uint32_t first) const {
+    return {lane.data() + first, factor_.empty() ? nullptr : factor_.data() + first,
+            begin_.empty() ? nullptr : begin_.data() + first};
+  }
+
+  void note_latest(int64_t latest) {
+    if (latest >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
+    latest_ = latest;
+    recorder_.makespan(latest);
   }
 
   void find_starts(uint32_t o, const Row& lane) {
@@ -486,7 +585,7 @@ class RoleSweep {
   void end_iteration() {
     for (uint32_t i = 0; i < rows_; ++i) {
       int64_t end = 0;
-      for (const Row& lane : lanes_) end = std::max(end, lane[i]);
+      for (std::size_t l = 0; l < kLanes; ++l) end = std::max(end, same_[l] ? *same_[l] : lanes_[l][i]);
       recorder_.iteration(i, iteration_, end);
     }
   }
@@ -509,10 +608,16 @@ class RoleSweep {
   double largest_factor_ = 0;     ///< of these
   std::vector<Row> spare_;
   Row lanes_[kLanes], start_, ready_;  ///< `ready_`: of the instances kept, without waiting for others
-  std::vector<uint32_t> last_;         ///< [group]: who came last to the collective that runs
-  std::vector<HostClock> host_;        ///< [row], where issuing takes time
-  Row begin_;                          ///< [row]: from when on it issues this iteration
-  Row waited_;                         ///< [row]: end of the compute lane's previous iteration
+  std::array<std::optional<int64_t>, kLanes> same_;  ///< where all rows of a lane are there: instead of them
+  std::vector<const int64_t*> awaited_;              ///< rows that a collective waits for, while it starts
+  std::vector<uint32_t> last_;                       ///< [group]: who came last to the collective that runs
+  std::vector<HostClock> host_;                      ///< [row], where issuing takes time
+  Row begin_;                                        ///< [row]: from when on it issues this iteration
+  Row waited_;                                       ///< [row]: end of the compute lane's previous iteration
+  std::vector<UniformOp> late_;  ///< ops of `late_lane_` that rows from `late_from_` on have not run yet
+  Row* late_lane_ = nullptr;
+  uint32_t late_from_ = 0;
+  int64_t latest_ = 0;  ///< end of the op that ran last
 };
 
 }  // namespace
