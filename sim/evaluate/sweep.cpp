@@ -32,7 +32,8 @@ using Row = std::vector<int64_t>;
 struct Ends {
   Row row;
   bool scalar = false;
-  int64_t value = 0;
+  int64_t value = 0;    ///< of all, or the latest
+  uint32_t latest = 0;  ///< whose that is
   bool ran = false;
 };
 
@@ -106,30 +107,52 @@ template <bool noisy, bool issues>
                                : run_uniform_rows<true, true>(rows, n, op);
 }
 
+[[gnu::always_inline]] inline int64_t most_plain(const int64_t* ends, int64_t n) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < n; ++i) most = std::max(most, ends[i]);
+  return most;
+}
+
 #if defined(__x86_64__)
 /// The same numbers, four rows at a time.
 [[gnu::target("avx2")]] void run_uniform_avx2(const UniformRows& rows, int64_t n, const UniformOp& op) {
   run_uniform_plain(rows, n, op);
 }
-#endif
+[[gnu::target("avx2")]] int64_t most_avx2(const int64_t* ends, int64_t n) { return most_plain(ends, n); }
 
-void run_uniform(const UniformRows& rows, int64_t n, const UniformOp& op) {
-#if defined(__x86_64__)
-  static const bool wide = __builtin_cpu_supports("avx2") != 0;
-  if (wide) return run_uniform_avx2(rows, n, op);
-#endif
-  run_uniform_plain(rows, n, op);
+bool wide() {
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
 }
+void run_uniform(const UniformRows& rows, int64_t n, const UniformOp& op) {
+  return wide() ? run_uniform_avx2(rows, n, op) : run_uniform_plain(rows, n, op);
+}
+int64_t most_of(const int64_t* ends, int64_t n) { return wide() ? most_avx2(ends, n) : most_plain(ends, n); }
+#else
+void run_uniform(const UniformRows& rows, int64_t n, const UniformOp& op) { run_uniform_plain(rows, n, op); }
+int64_t most_of(const int64_t* ends, int64_t n) { return most_plain(ends, n); }
+#endif
 
-/// All ops, one after the other, of so many rows at a time as a core's cache holds.
-void run_uniform(UniformRows rows, int64_t n, const std::vector<UniformOp>& ops) {
-  constexpr int64_t kBlock = 1024;
-  for (int64_t done = 0; done < n; done += kBlock) {
-    for (const UniformOp& op : ops) run_uniform(rows, std::min(kBlock, n - done), op);
-    rows.ends += kBlock;
-    if (rows.factor != nullptr) rows.factor += kBlock;
-    if (rows.begin != nullptr) rows.begin += kBlock;
+/// The latest row, the first of several.
+struct Latest {
+  int64_t end = 0;
+  uint32_t row = 0;
+};
+
+/// All ops, one after the other, of as many rows at a time as a core's cache holds; then the latest of these.
+Latest run_uniform(UniformRows rows, uint32_t n, const std::vector<UniformOp>& ops) {
+  constexpr uint32_t kBlock = 1024;
+  Latest out;
+  for (uint32_t done = 0; done < n; done += kBlock) {
+    const uint32_t count = std::min(kBlock, n - done);
+    for (const UniformOp& op : ops) run_uniform(rows, count, op);
+    if (const int64_t most = most_of(rows.ends, count); most > out.end)
+      out = {most, done + static_cast<uint32_t>(std::find(rows.ends, rows.ends + count, most) - rows.ends)};
+    rows.ends += count;
+    if (rows.factor != nullptr) rows.factor += count;
+    if (rows.begin != nullptr) rows.begin += count;
   }
+  return out;
 }
 
 /// Messages between the stages of a pipeline that were sent and not yet received, in order.
@@ -333,23 +356,33 @@ class RoleSweep {
     const Row& lane = lanes_[l];
     awaited_.clear();
     int64_t floor = same.value_or(0);
+    Latest latest;  // of the only rows that it waits for
     for (const Dep& dep : op.deps) {
       if (role_.ops[dep.op].lane == op.lane || dep.lag > iteration_) continue;
       const Ends& ends = ends_.of(dep.op, iteration_ - dep.lag);
       if (ends.ran && ends.scalar) floor = std::max(floor, ends.value);
-      if (ends.ran && !ends.scalar) awaited_.push_back(ends.row.data());
+      if (ends.ran && !ends.scalar) {
+        awaited_.push_back(ends.row.data());
+        latest = {ends.value, ends.latest};
+      }
     }
-    if (!same) awaited_.push_back(lane.data());
+    if (!same) {
+      awaited_.push_back(lane.data());
+      latest = latest_of(lane);
+    }
     const auto start_of = [&](uint32_t i) {
       int64_t start = floor;
       for (const int64_t* row : awaited_) start = std::max(start, row[i]);
       return start;
     };
     for (uint32_t i = 0; i < kept; ++i) ready_[i] = start_of(i);
-    int64_t begin = floor;
-    for (const int64_t* row : awaited_) begin = std::max(begin, *std::max_element(row, row + rows_));
-    uint32_t last = 0;
-    while (last + 1 < rows_ && start_of(last) < begin) ++last;
+    if (awaited_.size() > 1) {
+      for (uint32_t i = 0; i < rows_; ++i) {
+        if (const int64_t start = start_of(i); i == 0 || start > latest.end) latest = {start, i};
+      }
+    }
+    const int64_t begin = std::max(floor, latest.end);
+    const uint32_t last = latest.end > floor ? latest.row : 0;
     const int64_t end = begin + duration(o, 0);
     last_[0] = last;
     same_[l] = end;
@@ -395,8 +428,9 @@ class RoleSweep {
       const uint32_t last = collective ? last_[ops_[o].meeting->groups.of(i)] : i;
       recorder_.keep(r_, i, iteration_, o, {ready_[i], start_[i], lane[i], last});
     }
-    if (ops_[o].needed) catch_up();
-    if (ops_[o].needed) store_ends(o, lane, collective && ops_[o].meeting->groups.count() == 1);
+    if (!ops_[o].needed) return;
+    catch_up();
+    store_ends(o, lane, floor ? caught_up_ : Latest{}, collective && ops_[o].meeting->groups.count() == 1);
   }
 
   /// What times the op's copies of all rows together; null: nothing does.
@@ -450,9 +484,19 @@ class RoleSweep {
   void catch_up() {
     if (late_.empty()) return;
     Row& lane = *late_lane_;
-    run_uniform(rows_of(lane, late_from_), static_cast<int64_t>(lane.size()) - late_from_, late_);
+    Latest latest = run_uniform(rows_of(lane, late_from_), rows_ - late_from_, late_);
+    latest.row += late_from_;
+    for (uint32_t i = late_from_; i-- > 0;) {
+      if (lane[i] >= latest.end) latest = {lane[i], i};
+    }
     late_.clear();
-    note_latest(*std::max_element(lane.begin(), lane.end()));
+    caught_up_ = latest;
+    note_latest(latest.end);
+  }
+
+  static Latest latest_of(const Row& lane) {
+    const auto most = std::max_element(lane.begin(), lane.end());
+    return {*most, static_cast<uint32_t>(most - lane.begin())};
   }
 
   UniformRows rows_of(Row& lane, uint32_t first) const {
@@ -558,12 +602,16 @@ class RoleSweep {
     return latest;
   }
 
-  void store_ends(uint32_t o, const Row& lane, bool scalar) {
+  /// `latest`: of its rows, unless nothing is known of them.
+  void store_ends(uint32_t o, const Row& lane, Latest latest, bool scalar) {
     Ends& ends = ends_.of(o, iteration_);
     ends.ran = true;
     ends.scalar = scalar;
     ends.value = lane[0];
     if (scalar) return;
+    if (latest.end == 0) latest = latest_of(lane);
+    ends.value = latest.end;
+    ends.latest = latest.row;
     if (ends.row.empty() && !spare_.empty()) {
       ends.row = std::move(spare_.back());
       spare_.pop_back();
@@ -617,6 +665,7 @@ class RoleSweep {
   std::vector<UniformOp> late_;  ///< ops of `late_lane_` that rows from `late_from_` on have not run yet
   Row* late_lane_ = nullptr;
   uint32_t late_from_ = 0;
+  Latest caught_up_;    ///< the latest row of the last of them
   int64_t latest_ = 0;  ///< end of the op that ran last
 };
 
