@@ -351,7 +351,6 @@ class RoleSweep {
     const auto l = static_cast<std::size_t>(op.lane);
     const uint32_t kept = std::min(rows_, recorder_.kept());
     catch_up();
-    ++ops_[o].runs;
     const std::optional<int64_t> same = same_[l];
     const Row& lane = lanes_[l];
     awaited_.clear();
