@@ -36,7 +36,8 @@ TEST(Sweep, IsTheSameWithoutItsFingerprint) {
   EvaluateOptions without = kOptions;
   without.fingerprint = false;
   for (uint64_t seed = 0; seed < 600; ++seed) {
-    BoundProgram plan = RandomPlan(seed, {.noisy = seed % 2 == 0, .irregular = seed % 5 == 0}).make();
+    BoundProgram plan =
+        RandomPlan(seed, {.noisy = seed % 2 == 0, .irregular = seed % 5 == 0, .links = seed % 7 < 3}).make();
     if (seed % 4 == 0) plan.disturbance.compute_sigma = 0;
     for (RoleCosts& costs : plan.roles) {
       if (seed % 3 == 0) costs.class_of.clear();  // all are of the first class
@@ -163,6 +164,19 @@ TEST(Evaluate, SeesLanesOfOneInstanceAndGroupsThatShare) {
   EXPECT_EQ(find_contention(plan).who,
             "reduce (comm lane of 4 instances of worker) and input (copy lane of 4 instances of "
             "worker) share link 0");
+}
+
+/// More rows than run together at a time, with noise.
+TEST(Sweep, ThousandsOfRowsAreTheSameWithoutTheirFingerprint) {
+  BoundProgram plan = workloads::resnet50_iteration(3'001);
+  plan.disturbance = {.compute_sigma = 0.02};
+  const EvaluateOptions with{.iterations = 3, .kept_iterations = 2, .kept_instances = 5};
+  EvaluateOptions without = with;
+  without.fingerprint = false;
+  Trace all = run_sweep(plan, with);
+  all.fingerprint = 0;
+  expect_same(run_sweep(plan, without), all, 0);
+  EXPECT_EQ(all.events, 3 * 3'001 * 162);
 }
 
 TEST(Sweep, HundredThousandRanksOfResNet50) {
