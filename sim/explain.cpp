@@ -136,11 +136,12 @@ std::vector<std::string> extrapolates(const Request& p, const Bound& bound, cons
 
 /// That published rates hardly speak of what is asked.
 void note_kinds(Report& r, const Request& p) {
-  for (const std::string& kind : unmet_kinds(p))
-    r.notes.push_back(
-        fmt::format("unknown kind: fewer than two published sources have {}; the interval is wider "
-                    "by what such kinds were off before",
-                    kind));
+  const std::vector<std::string> kinds = unmet_kinds(p);
+  if (kinds.empty()) return;
+  r.notes.push_back(fmt::format(
+      "unknown kind: fewer than two published sources have {}; the interval is wider by what such "
+      "kinds were off before",
+      fmt::join(kinds, " or ")));
 }
 
 /// That a figure which decides differs from host to host.

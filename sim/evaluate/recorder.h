@@ -152,7 +152,11 @@ class Recorder {
   bool keeps_spans(uint32_t iteration) const {
     return iteration + static_cast<uint32_t>(options_.kept_iterations) >= made_[0];
   }
-  void makespan(int64_t end) { trace_.makespan.ps = std::max(trace_.makespan.ps, end); }
+  /// Throws InputError beyond 26 days (kNever).
+  void makespan(int64_t end) {
+    if (end >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
+    trace_.makespan.ps = std::max(trace_.makespan.ps, end);
+  }
   /// Finishes the sums and orders the spans. Call once.
   void finish();
 

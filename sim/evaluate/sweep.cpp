@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/until.h"
@@ -18,6 +18,7 @@
 #include "sim/bound/groups.h"
 #include "sim/evaluate/fold.h"
 #include "sim/evaluate/host_clock.h"
+#include "sim/evaluate/lane_rows.h"
 #include "sim/evaluate/recorder.h"
 #include "sim/evaluate/shared_copies.h"
 #include "sim/evaluate/sweep_roles.h"
@@ -25,8 +26,6 @@
 namespace tandem::sim {
 
 namespace {
-
-using Row = std::vector<int64_t>;
 
 /// Ends of one op: one per row, or a single one where all instances share it.
 struct Ends {
@@ -71,90 +70,6 @@ struct OpPlan {
   int64_t runs = 0;
 };
 
-/// A compute op of every row: its lane's end, and what else all rows wait for; times in picoseconds.
-struct UniformOp {
-  int64_t floor = 0, duration = 0, issued = 0;
-};
-
-/// Rows of a lane: where each is, the factor of its durations and from when on its host issues. Null: 1 for
-/// all, and none is late.
-struct UniformRows {
-  int64_t* ends = nullptr;
-  const double* factor = nullptr;
-  const int64_t* begin = nullptr;
-};
-
-/// max(max(end, floor) + duration * factor, begin + issued) of `n` rows; all below 2^49 ps.
-template <bool noisy, bool issues>
-[[gnu::always_inline]] inline void run_uniform_rows(const UniformRows& rows, int64_t n, const UniformOp& op) {
-  int64_t* __restrict ends = rows.ends;
-  const double* __restrict by = rows.factor;
-  const int64_t* __restrict from = rows.begin;
-  const double seconds = Time{op.duration}.seconds();
-  for (int64_t i = 0; i < n; ++i) {
-    int64_t end = std::max(ends[i], op.floor) + (noisy ? short_picoseconds(seconds * by[i]) : op.duration);
-    if (issues) end = std::max(end, from[i] + op.issued);
-    ends[i] = end;
-  }
-}
-
-[[gnu::always_inline]] inline void run_uniform_plain(const UniformRows& rows, int64_t n,
-                                                     const UniformOp& op) {
-  if (rows.factor == nullptr)
-    return rows.begin == nullptr ? run_uniform_rows<false, false>(rows, n, op)
-                                 : run_uniform_rows<false, true>(rows, n, op);
-  return rows.begin == nullptr ? run_uniform_rows<true, false>(rows, n, op)
-                               : run_uniform_rows<true, true>(rows, n, op);
-}
-
-[[gnu::always_inline]] inline int64_t most_plain(const int64_t* ends, int64_t n) {
-  int64_t most = 0;
-  for (int64_t i = 0; i < n; ++i) most = std::max(most, ends[i]);
-  return most;
-}
-
-#if defined(__x86_64__)
-/// The same numbers, four rows at a time.
-[[gnu::target("avx2")]] void run_uniform_avx2(const UniformRows& rows, int64_t n, const UniformOp& op) {
-  run_uniform_plain(rows, n, op);
-}
-[[gnu::target("avx2")]] int64_t most_avx2(const int64_t* ends, int64_t n) { return most_plain(ends, n); }
-
-bool wide() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
-  return has;
-}
-void run_uniform(const UniformRows& rows, int64_t n, const UniformOp& op) {
-  return wide() ? run_uniform_avx2(rows, n, op) : run_uniform_plain(rows, n, op);
-}
-int64_t most_of(const int64_t* ends, int64_t n) { return wide() ? most_avx2(ends, n) : most_plain(ends, n); }
-#else
-void run_uniform(const UniformRows& rows, int64_t n, const UniformOp& op) { run_uniform_plain(rows, n, op); }
-int64_t most_of(const int64_t* ends, int64_t n) { return most_plain(ends, n); }
-#endif
-
-/// The latest row, the first of several.
-struct Latest {
-  int64_t end = 0;
-  uint32_t row = 0;
-};
-
-/// All ops, one after the other, of as many rows at a time as a core's cache holds; then the latest of these.
-Latest run_uniform(UniformRows rows, uint32_t n, const std::vector<UniformOp>& ops) {
-  constexpr uint32_t kBlock = 1024;
-  Latest out;
-  for (uint32_t done = 0; done < n; done += kBlock) {
-    const uint32_t count = std::min(kBlock, n - done);
-    for (const UniformOp& op : ops) run_uniform(rows, count, op);
-    if (const int64_t most = most_of(rows.ends, count); most > out.end)
-      out = {most, done + static_cast<uint32_t>(std::find(rows.ends, rows.ends + count, most) - rows.ends)};
-    rows.ends += count;
-    if (rows.factor != nullptr) rows.factor += count;
-    if (rows.begin != nullptr) rows.begin += count;
-  }
-  return out;
-}
-
 /// Messages between the stages of a pipeline that were sent and not yet received, in order.
 struct Letter {
   Row sent, arrived;  ///< [row]
@@ -182,7 +97,7 @@ class RoleSweep {
         count_(static_cast<uint32_t>(role_.mesh.size())),
         rows_(count_) {
     for (uint32_t i = 0; i < count_; ++i) weight_.push_back(Recorder::weight(r, i));
-    for (Row& lane : lanes_) lane.assign(rows_, 0);
+    for (LaneRows& lane : lanes_) lane.assign(rows_);
     waited_.assign(rows_, 0);
     if (!costs_.issued.empty()) host_.resize(rows_);
     begin_.assign(host_.size(), 0);
@@ -210,8 +125,8 @@ class RoleSweep {
         }
         release(next_);
       }
-      catch_up();
-      waited_ = rows_in(Lane::compute);
+      for (LaneRows& lane : lanes_) catch_up(lane);
+      waited_ = lanes_[static_cast<int>(Lane::compute)].rows();
       if (r_ == 0) end_iteration();
     }
     return moved;
@@ -233,7 +148,12 @@ class RoleSweep {
   void plan_op(uint32_t o) {
     const Op& op = role_.ops[o];
     OpPlan& p = ops_[o];
-    for (std::size_t c = 0; c < costs_.duration.size(); ++c) p.time.push_back(calm_time(c, o));
+    for (std::size_t c = 0; c < costs_.duration.size(); ++c) {
+      const int32_t transfer = op.kind == OpKind::compute ? -1 : costs_.transfer[c][o];
+      p.time.push_back(op.kind == OpKind::compute ? costs_.duration[c][o]
+                       : transfer < 0             ? Time{}
+                                                  : mail_.alone.of(transfer));
+    }
     if (op.kind == OpKind::collective) p.meeting = &meeting(plan_.program->collectives[op.what].axes);
     p.last_use = o;
   }
@@ -258,12 +178,6 @@ class RoleSweep {
     m.weight.assign(m.groups.count(), 0);
     for (uint32_t i = 0; i < count_; ++i) m.weight[m.groups.of(i)] += weight_[i];
     return meetings_.emplace(axes, std::move(m)).first->second;
-  }
-
-  Time calm_time(std::size_t c, uint32_t o) const {
-    if (role_.ops[o].kind == OpKind::compute) return costs_.duration[c][o];
-    const int32_t t = costs_.transfer[c][o];
-    return t < 0 ? Time{} : mail_.alone.of(t);
   }
 
   void begin_iteration() {
@@ -337,90 +251,73 @@ class RoleSweep {
     return plan_.transfers.at(static_cast<std::size_t>(t)).alone(plan_.capacity, factor).ps;
   }
 
-  /// The rows of a lane, as numbers of their own.
-  Row& rows_in(Lane lane) {
-    const auto l = static_cast<std::size_t>(lane);
-    if (same_[l]) lanes_[l].assign(rows_, *same_[l]);
-    same_[l].reset();
-    return lanes_[l];
-  }
-
   /// A collective of all rows: they start when the last is there, and end together.
   void run_with_all(uint32_t o) {
     const Op& op = role_.ops[o];
-    const auto l = static_cast<std::size_t>(op.lane);
+    LaneRows& lane = lanes_[static_cast<int>(op.lane)];
     const uint32_t kept = std::min(rows_, recorder_.kept());
-    catch_up();
-    const std::optional<int64_t> same = same_[l];
-    const Row& lane = lanes_[l];
-    awaited_.clear();
-    int64_t floor = same.value_or(0);
+    catch_up(lane);
+    std::vector<const Row*> awaited;
+    int64_t floor = lane.same().value_or(0);
     Latest latest;  // of the only rows that it waits for
     for (const Dep& dep : op.deps) {
       if (role_.ops[dep.op].lane == op.lane || dep.lag > iteration_) continue;
       const Ends& ends = ends_.of(dep.op, iteration_ - dep.lag);
       if (ends.ran && ends.scalar) floor = std::max(floor, ends.value);
-      if (ends.ran && !ends.scalar) {
-        awaited_.push_back(ends.row.data());
-        latest = {ends.value, ends.latest};
-      }
+      if (!ends.ran || ends.scalar) continue;
+      awaited.push_back(&ends.row);
+      latest = {ends.value, ends.latest};
     }
-    if (!same) {
-      awaited_.push_back(lane.data());
-      latest = latest_of(lane);
+    if (!lane.same()) {
+      awaited.push_back(&lane.rows());
+      latest = latest_of(lane.rows());
     }
     const auto start_of = [&](uint32_t i) {
       int64_t start = floor;
-      for (const int64_t* row : awaited_) start = std::max(start, row[i]);
+      for (const Row* row : awaited) start = std::max(start, (*row)[i]);
       return start;
     };
-    for (uint32_t i = 0; i < kept; ++i) ready_[i] = start_of(i);
-    if (awaited_.size() > 1) {
-      for (uint32_t i = 0; i < rows_; ++i) {
-        if (const int64_t start = start_of(i); i == 0 || start > latest.end) latest = {start, i};
-      }
+    for (uint32_t i = 0; i < rows_ && awaited.size() > 1; ++i) {
+      if (const int64_t start = start_of(i); i == 0 || start > latest.end) latest = {start, i};
     }
-    const int64_t begin = std::max(floor, latest.end);
+    const int64_t begin = std::max(floor, latest.end), end = begin + duration(o, 0);
     const uint32_t last = latest.end > floor ? latest.row : 0;
-    const int64_t end = begin + duration(o, 0);
-    last_[0] = last;
-    same_[l] = end;
+    for (uint32_t i = 0; i < kept; ++i) {
+      const int64_t ready = start_of(i);
+      if (i == 0 && recorder_.tracks(r_)) recorder_.ready(r_, iteration_, o, ready);
+      recorder_.keep(r_, i, iteration_, o, {ready, begin, end, last});
+    }
+    lane.all_at(end);
     recorder_.hash(0, count_);
-    note_latest(end);
+    recorder_.makespan(end);
     for (SharedCopies& copies : mail_.copies) {
       if (has_transfer(op) && !copies.times(r_, op)) copies.beside(r_, o, begin, end);
     }
-    for (uint32_t i = 0; i < kept; ++i) {
-      if (i == 0 && recorder_.tracks(r_)) recorder_.ready(r_, iteration_, o, ready_[0]);
-      recorder_.keep(r_, i, iteration_, o, {ready_[i], begin, end, last});
-    }
-    if (!ops_[o].needed) return;
-    Ends& ends = ends_.of(o, iteration_);
-    ends.ran = ends.scalar = true;
-    ends.value = end;
+    if (ops_[o].needed) store_ends(o, {}, {end, 0});
   }
 
   void run_op(uint32_t o) {
     const Op& op = role_.ops[o];
     ++ops_[o].runs;
-    if (op.kind == OpKind::collective && ops_[o].meeting->groups.count() == 1 && !recorder_.hashes())
-      return run_with_all(o);
-    Row& lane = rows_in(op.lane);
-    const uint32_t kept = std::min(rows_, recorder_.kept());
     const bool collective = op.kind == OpKind::collective;
+    if (collective && ops_[o].meeting->groups.count() == 1 && !recorder_.hashes()) return run_with_all(o);
+    const uint32_t kept = std::min(rows_, recorder_.kept());
+    LaneRows& on = lanes_[static_cast<int>(op.lane)];
     const std::optional<int64_t> floor = uniform(o);
+    Row& lane = on.rows();
     if (floor) {
-      run_uniform_op(o, lane, *floor, kept);
+      run_uniform(o, on, *floor, kept);
     } else {
-      catch_up();
+      catch_up(on);
       find_starts(o, lane);
       std::copy_n(start_.begin(), kept, ready_.begin());
       const uint64_t stem = Recorder::stem(r_, iteration_, o);
-      note_latest(collective ? run_groups(o, lane, stem) : run_rows(o, lane, stem));
-    }
-    for (SharedCopies& copies : mail_.copies) {
-      if (has_transfer(op) && !copies.times(r_, op))
-        copies.beside(r_, o, *std::min_element(start_.begin(), start_.end()), latest_);
+      const int64_t latest = collective ? run_groups(o, lane, stem) : run_rows(o, lane, stem);
+      recorder_.makespan(latest);
+      for (SharedCopies& copies : mail_.copies) {
+        if (has_transfer(op) && !copies.times(r_, op))
+          copies.beside(r_, o, *std::min_element(start_.begin(), start_.end()), latest);
+      }
     }
     for (uint32_t i = 0; i < kept; ++i) {
       if (i == 0 && recorder_.tracks(r_)) recorder_.ready(r_, iteration_, o, ready_[0]);
@@ -428,16 +325,12 @@ class RoleSweep {
       recorder_.keep(r_, i, iteration_, o, {ready_[i], start_[i], lane[i], last});
     }
     if (!ops_[o].needed) return;
-    catch_up();
-    store_ends(o, lane, floor ? caught_up_ : Latest{}, collective && ops_[o].meeting->groups.count() == 1);
-  }
-
-  /// What times the op's copies of all rows together; null: nothing does.
-  SharedCopies* shared(uint32_t o) const {
-    for (SharedCopies& copies : mail_.copies) {
-      if (copies.times(r_, role_.ops[o])) return &copies;
-    }
-    return nullptr;
+    catch_up(on);
+    const bool scalar = collective && ops_[o].meeting->groups.count() == 1;
+    store_ends(o, scalar ? std::span<const int64_t>() : std::span<const int64_t>(lane),
+               scalar  ? Latest{lane[0], 0}
+               : floor ? on.latest()
+                       : latest_of(lane));
   }
 
   /// Where a compute op asks no more of one row than of another: what all of them wait for.
@@ -456,13 +349,10 @@ class RoleSweep {
     return floor;
   }
 
-  /// The first rows run it at once: what the recorder keeps of them, and what the host waits for. The others
-  /// follow with the ops after it, in catch_up(), before anything else is done to their lane.
-  void run_uniform_op(uint32_t o, Row& lane, int64_t floor, uint32_t kept) {
-    if (late_lane_ != &lane) catch_up();
-    late_lane_ = &lane;
-    late_from_ = std::max(kept, 1U);
-    for (uint32_t i = 0; i < late_from_; ++i) start_[i] = std::max(lane[i], floor);
+  /// The rows that the recorder keeps run it at once, and all of them where the host waits for its end.
+  void run_uniform(uint32_t o, LaneRows& lane, int64_t floor, uint32_t kept) {
+    const uint32_t now = std::max(kept, 1U);
+    for (uint32_t i = 0; i < now; ++i) start_[i] = std::max(lane.end(i), floor);
     std::copy_n(start_.begin(), kept, ready_.begin());
     const int64_t issued = costs_.issued.empty() ? 0 : costs_.issued[0][o].ps;
     const int64_t first =
@@ -471,42 +361,15 @@ class RoleSweep {
     if (!begin_.empty() && begin_[0] + issued > first && recorder_.tracks(r_))
       recorder_.launch(begin_[0] + issued - first);
     recorder_.hash(0, count_);
-    late_.push_back({floor, ops_[o].time[0].ps, issued});
-    run_uniform(rows_of(lane, 0), late_from_, late_.back());
-    if (HostClock::waits_for(costs_, role_.ops[o].kind, o, iteration_)) {
-      catch_up();
-      hold_host(o, lane);
-    }
+    lane.run({floor, ops_[o].time[0].ps, issued}, now, {factor_, begin_});
+    if (!HostClock::waits_for(costs_, role_.ops[o].kind, o, iteration_)) return;
+    catch_up(lane);
+    hold_host(o, lane.rows());
   }
 
-  /// Runs what was left of the ops of every row.
-  void catch_up() {
-    if (late_.empty()) return;
-    Row& lane = *late_lane_;
-    Latest latest = run_uniform(rows_of(lane, late_from_), rows_ - late_from_, late_);
-    latest.row += late_from_;
-    for (uint32_t i = late_from_; i-- > 0;) {
-      if (lane[i] >= latest.end) latest = {lane[i], i};
-    }
-    late_.clear();
-    caught_up_ = latest;
-    note_latest(latest.end);
-  }
-
-  static Latest latest_of(const Row& lane) {
-    const auto most = std::max_element(lane.begin(), lane.end());
-    return {*most, static_cast<uint32_t>(most - lane.begin())};
-  }
-
-  UniformRows rows_of(Row& lane, uint32_t first) const {
-    return {lane.data() + first, factor_.empty() ? nullptr : factor_.data() + first,
-            begin_.empty() ? nullptr : begin_.data() + first};
-  }
-
-  void note_latest(int64_t latest) {
-    if (latest >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
-    latest_ = latest;
-    recorder_.makespan(latest);
+  void catch_up(LaneRows& lane) {
+    if (!lane.behind()) return;
+    recorder_.makespan(lane.catch_up({factor_, begin_}).end);
   }
 
   void find_starts(uint32_t o, const Row& lane) {
@@ -538,7 +401,10 @@ class RoleSweep {
         run_recv(o, lane);
         break;
       default:
-        if (SharedCopies* const copies = shared(o)) {
+        if (const auto copies =
+                std::find_if(mail_.copies.begin(), mail_.copies.end(),
+                             [&](const SharedCopies& c) { return c.times(r_, role_.ops[o]); });
+            copies != mail_.copies.end()) {
           copies->run(o, iteration_, start_, lane);
         } else {
           run_durations(o, lane);
@@ -601,16 +467,14 @@ class RoleSweep {
     return latest;
   }
 
-  /// `latest`: of its rows, unless nothing is known of them.
-  void store_ends(uint32_t o, const Row& lane, Latest latest, bool scalar) {
+  /// `lane`: empty where all rows end when `latest` does.
+  void store_ends(uint32_t o, std::span<const int64_t> lane, Latest latest) {
     Ends& ends = ends_.of(o, iteration_);
     ends.ran = true;
-    ends.scalar = scalar;
-    ends.value = lane[0];
-    if (scalar) return;
-    if (latest.end == 0) latest = latest_of(lane);
+    ends.scalar = lane.empty();
     ends.value = latest.end;
     ends.latest = latest.row;
+    if (ends.scalar) return;
     if (ends.row.empty() && !spare_.empty()) {
       ends.row = std::move(spare_.back());
       spare_.pop_back();
@@ -632,7 +496,7 @@ class RoleSweep {
   void end_iteration() {
     for (uint32_t i = 0; i < rows_; ++i) {
       int64_t end = 0;
-      for (std::size_t l = 0; l < kLanes; ++l) end = std::max(end, same_[l] ? *same_[l] : lanes_[l][i]);
+      for (const LaneRows& lane : lanes_) end = std::max(end, lane.end(i));
       recorder_.iteration(i, iteration_, end);
     }
   }
@@ -654,18 +518,12 @@ class RoleSweep {
   std::vector<double> factor_;    ///< [row]
   double largest_factor_ = 0;     ///< of these
   std::vector<Row> spare_;
-  Row lanes_[kLanes], start_, ready_;  ///< `ready_`: of the instances kept, without waiting for others
-  std::array<std::optional<int64_t>, kLanes> same_;  ///< where all rows of a lane are there: instead of them
-  std::vector<const int64_t*> awaited_;              ///< rows that a collective waits for, while it starts
-  std::vector<uint32_t> last_;                       ///< [group]: who came last to the collective that runs
-  std::vector<HostClock> host_;                      ///< [row], where issuing takes time
-  Row begin_;                                        ///< [row]: from when on it issues this iteration
-  Row waited_;                                       ///< [row]: end of the compute lane's previous iteration
-  std::vector<UniformOp> late_;  ///< ops of `late_lane_` that rows from `late_from_` on have not run yet
-  Row* late_lane_ = nullptr;
-  uint32_t late_from_ = 0;
-  Latest caught_up_;    ///< the latest row of the last of them
-  int64_t latest_ = 0;  ///< end of the op that ran last
+  LaneRows lanes_[kLanes];
+  Row start_, ready_;            ///< `ready_`: of the instances kept, without waiting for others
+  std::vector<uint32_t> last_;   ///< [group]: who came last to the collective that runs
+  std::vector<HostClock> host_;  ///< [row], where issuing takes time
+  Row begin_;                    ///< [row]: from when on it issues this iteration
+  Row waited_;                   ///< [row]: end of the compute lane's previous iteration
 };
 
 }  // namespace
