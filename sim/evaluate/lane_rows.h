@@ -31,7 +31,7 @@ Latest latest_of(const Row& rows);
 
 /// Ops that ask the same of all rows are run by many of them at a time, so that the rows stay in a core's
 /// cache: all but the first rows are behind until catch_up(). Where all rows are at one time, it is kept
-/// once.
+/// once. For one thread at a time.
 class LaneRows {
  public:
   void assign(uint32_t rows) { rows_.assign(rows, 0); }
