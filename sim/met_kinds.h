@@ -13,8 +13,8 @@
 namespace tandem::sim {
 
 /// Standard error of the logarithm of a rate of such a kind, besides what its parts have. Of the rows in
-/// calibration/data/published whose kind no other source has, errors are 0.55 to 0.64 (root mean squares)
-/// where their parts gave 0.16 to 0.39 (`tandem validate --kinds md`).
+/// calibration/data/published whose kind no other source has, errors are 0.55 to 0.59 (root mean squares)
+/// where their parts give 0.16 to 0.38 (`tandem validate --kinds md`).
 inline constexpr double kUnmet = 0.5;
 
 /// "transformer", "recurrent", "cnn" or "other", by its layers.

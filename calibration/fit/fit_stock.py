@@ -378,9 +378,9 @@ def fit_all(measured, devices, rounds=4, start=None):
     return curves, centres, problems, factors
 
 
-def write_factors(factors):
-    """Into the recipes' files, which hold the host's costs too."""
-    for name in {r for r, _ in FACTORS} | set(ALIASES):
+def write_factors(factors, only=None):
+    """Into the recipes' files, or one recipe's, which hold the host's costs too."""
+    for name in {only} if only else {r for r, _ in FACTORS} | set(ALIASES):
         path = HOME.parent / "schemes" / "recipes" / f"{name}.json"
         recipe = json.loads(path.read_text())
         for arithmetic in ("fp32", "matrix"):
@@ -388,7 +388,7 @@ def write_factors(factors):
             recipe[arithmetic] = dict(convolution=round(float(np.exp(factors[i, 0])), 3), stream=round(float(np.exp(factors[i, 1])), 3))
         recipe["source"] = recipe.pop("source")   # last
         path.write_text(json.dumps(recipe, indent=2) + "\n")
-    for name in COPIES:
+    for name in set() if only else COPIES:
         path = HOME.parent / "schemes" / "recipes" / f"{name}.json"
         recipe = json.loads(path.read_text())
         recipe["copied_convolution"] = round(float(np.exp(factors[FACTORS[CHANNELS_LAST, "matrix"], 0])), 3)
@@ -536,7 +536,7 @@ def main():
     measured = single_kernels(devices) + whole_steps(devices, options.dump)
     if options.only in {r for r, _ in FACTORS}:
         curves, _, problems, _ = known(options.out, devices, measured)
-        write_factors(fit_factors(problems, curves, options.only))
+        write_factors(fit_factors(problems, curves, options.only), options.only)
         for c, p in problems.items():
             for r, e in zip(p.measured, throughput_errors(p, curves[c])):
                 if r["recipe"] == options.only: print(f"{100 * e:+7.1f} %  {r['device']:12} {r['precision']} {r['model']} {r['batch']} {r['framework']}")

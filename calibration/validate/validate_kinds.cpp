@@ -38,82 +38,61 @@ Kinds kinds_of(const std::vector<ValidationRow>& rows) {
   return out;
 }
 
-/// Of some rows: how far predictions are off, and how far their intervals reach.
-struct KindErrors {
-  int64_t rows = 0, inside = 0;
-  double square = 0, width = 0;
+/// Rows, files, errors and their parts' standard errors of the rates that `of` takes.
+std::string cells(const std::vector<ValidationRow>& rows, const RowFilter& of, double unmet) {
   std::set<std::string> files;
-  void add(const ValidationRow& r) {
-    const double error = std::log(r.rate.samples_per_second / r.published);
-    const double sigma = std::log(r.rate.interval.high / r.rate.interval.low) / (2 * 1.645);
-    ++rows;
-    inside += r.published >= r.rate.interval.low && r.published <= r.rate.interval.high ? 1 : 0;
-    square += error * error;
-    width += sigma * sigma;
-    files.insert(r.file);
-  }
-  std::string cells() const {
-    const auto n = static_cast<double>(std::max<int64_t>(1, rows));
-    return fmt::format("{} | {} | {:.2f} | {:.2f} | {:.0f} %", rows, files.size(), std::sqrt(square / n),
-                       std::sqrt(width / n), 100 * static_cast<double>(inside) / n);
-  }
-};
+  const Errors errors = rate_errors(rows, [&](const ValidationRow& r) {
+    const bool counts = r.held_out && of(r);
+    if (counts) files.insert(r.file);
+    return counts;
+  });
+  double square = 0;
+  for (const double e : errors.all) square += std::pow(std::log1p(e), 2);
+  const double sigma = errors.width() / (2 * 1.645), n = static_cast<double>(errors.all.size());
+  return fmt::format("{} | {} | {:.2f} | {:.2f} | {:.0f} %", errors.all.size(), files.size(),
+                     n > 0 ? std::sqrt(square / n) : 0,
+                     std::sqrt(std::max(0.0, sigma * sigma - unmet * unmet)), 100 * errors.coverage());
+}
 
 }  // namespace
 
 std::string kinds_json(const std::vector<ValidationRow>& rows) {
   const Kinds kinds = kinds_of(rows);
-  std::map<std::string, std::map<std::string, JsonWriter>> families;
-  std::map<std::string, JsonWriter> recipes;
-  const auto put = [](JsonWriter& to, const std::string& width) { to.push_back(width); };
-  for (const auto& [kind, files] : kinds.families) {
-    if (files.size() < 2) continue;
-    const auto& [family, architecture, width] = kind;
-    put(families[family].try_emplace(architecture, JsonWriter::array()).first->second, width);
-  }
-  for (const auto& [kind, files] : kinds.recipes) {
-    if (files.size() < 2) continue;
-    put(recipes.try_emplace(kind.first, JsonWriter::array()).first->second, kind.second);
-  }
-  JsonWriter by_family = JsonWriter::object(), by_recipe = JsonWriter::object();
-  for (const auto& [family, architectures] : families) {
-    JsonWriter own = JsonWriter::object();
-    for (const auto& [architecture, widths] : architectures) own[architecture] = widths;
-    by_family[family] = own;
-  }
-  for (const auto& [recipe, widths] : recipes) by_recipe[recipe] = widths;
-  const JsonWriter out{
+  JsonWriter out{
       {"summary", "Kinds of training of which two sources in calibration/data/published have a rate"},
       {"written_by", "tandem validate --kinds json"},
-      {"families", by_family},
-      {"recipes", by_recipe}};
+      {"families", JsonWriter::object()},
+      {"recipes", JsonWriter::object()}};
+  for (const auto& [kind, files] : kinds.families) {
+    const auto& [family, architecture, width] = kind;
+    if (files.size() > 1) out["families"][family][architecture].push_back(width);
+  }
+  for (const auto& [kind, files] : kinds.recipes) {
+    if (files.size() > 1) out["recipes"][kind.first].push_back(kind.second);
+  }
   return out.dump(1) + "\n";
 }
 
 std::string kinds_markdown(const std::vector<ValidationRow>& rows) {
   const Kinds kinds = kinds_of(rows);
-  KindErrors met, family, recipe, either;
-  for (const ValidationRow& r : rows) {
-    if (!r.held_out || !has_rate(r)) continue;
-    const bool first = kinds.families.at(family_kind(r)).size() < 2,
-               own = kinds.recipes.at(recipe_kind(r)).size() < 2;
-    if (first) family.add(r);
-    if (own) recipe.add(r);
-    (first || own ? either : met).add(r);
-  }
+  const auto first = [&](const ValidationRow& r) { return kinds.families.at(family_kind(r)).size() < 2; };
+  const auto own = [&](const ValidationRow& r) { return kinds.recipes.at(recipe_kind(r)).size() < 2; };
+  const auto either = [&](const ValidationRow& r) { return first(r) || own(r); };
   return fmt::format(
       "\n## Kinds that one source alone has\n\n"
       "Held-out rates without anchor. A kind is a family of models in a width on an architecture, or a "
       "recipe in a "
-      "width.\nError and standard error are of the rates' logarithms, root mean squares. What no other "
-      "source has is "
-      "predicted\nwith {:.1f} more, in quadrature.\n\n"
-      "| kind | rows | sources | error | standard error | inside |\n| --- | ---: | ---: | ---: | ---: | ---: "
+      "width.\nErrors are of the rates' logarithms, root mean squares, next to the standard errors of their "
+      "parts. "
+      "What no other\nsource has is predicted with {:.1f} more, in quadrature.\n\n"
+      "| kind | rows | sources | error | of its parts | inside |\n| --- | ---: | ---: | ---: | ---: | ---: "
       "|\n"
-      "| another source has it | {} |\n| no other has the family there | {} |\n| no other has the recipe | "
-      "{} |\n"
-      "| no other has one of the two | {} |\n",
-      sim::kUnmet, met.cells(), family.cells(), recipe.cells(), either.cells());
+      "| another source has it | {} |\n| no other has the family there | {} |\n"
+      "| no other has the recipe | {} |\n| no other has one of the two | {} |\n",
+      sim::kUnmet,
+      cells(
+          rows, [&](const ValidationRow& r) { return !either(r); }, 0),
+      cells(rows, first, sim::kUnmet), cells(rows, own, sim::kUnmet), cells(rows, either, sim::kUnmet));
 }
 
 }  // namespace tandem::calibration

@@ -150,6 +150,7 @@ struct KernelCost::Impl {
   double bandwidth, units, launch, element;
   bool fp32_arithmetic;
   bool copies_operands;  ///< of convolutions, to channels last
+  double slow_groups;    ///< FLOP/s of weights' gradients in groups (Recipe::Convolutions); 0: as others
   Recipe recipe;
   Precision precision;
   Recipe::Kernels factors;
@@ -190,23 +191,15 @@ struct KernelCost::Impl {
     return seconds;
   }
 
-  /// Groups whose weights' gradients cuDNN makes without matrix units (Recipe::Convolutions).
-  bool slow_groups(const ConvShape& s) const {
-    return recipe.convolutions.grouped_gradients.flops_per_second > 0 && !fp32_arithmetic && element == 2 &&
-           s.groups > 1 && s.groups % 32 != 0;
-  }
-
   double convolution(const Kernel& k, double bytes, Found* found) const {
     const ConvShape s = ConvShape::unpack(k.shape);
     const int pass = k.pass == Pass::forward ? 0 : k.pass == Pass::backward_data ? 1 : 2;
     const auto& t = curve.term;
     // Depthwise: one multiply-add per byte or so.
     if (s.groups > 1 && s.groups == s.in_channels) return stream(bytes, depthwise + pass);
-    if (pass == 2 && slow_groups(s)) {
+    if (pass == 2 && slow_groups > 0 && s.groups > 1 && s.groups % 32 != 0) {
       found->needs = {true, 0};
-      const double width = count(s.in_channels / s.groups);
-      return count(k.flops.n) /
-             (recipe.convolutions.grouped_gradients.flops_per_second * units * std::max(1.0, width / 64));
+      return count(k.flops.n) / (slow_groups * std::max(1.0, count(s.in_channels / s.groups) / 64));
     }
     const std::array<int64_t, 3> ones{1, 1, 1};
     const bool pointwise = s.kernel == ones;
@@ -334,8 +327,9 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
   impl_->units = std::max(1, device.units);
   impl_->launch = device.launch.seconds();
   impl_->element = element_bytes(precision);
-  impl_->copies_operands =
-      recipe.convolutions.copied > 0 && matrix && impl_->element == 2 && device.vendor == "NVIDIA";
+  const bool cudnn = matrix && impl_->element == 2 && device.vendor == "NVIDIA";
+  impl_->copies_operands = cudnn && recipe.convolutions.copied > 0;
+  impl_->slow_groups = cudnn ? recipe.convolutions.grouped_gradients.flops_per_second * impl_->units : 0;
   if (!impl_->assumptions.empty()) {
     impl_->curve.relative_error = std::max(impl_->curve.relative_error, profile.unknown_error);
   } else if (!impl_->curve.fitted) {

@@ -229,7 +229,8 @@ Recipe with_groups(const char* rate) {
 }
 
 TEST(KernelCost, WeightsGradientsOfGroupsRunAtTheRateOfTheRecipe) {
-  const Device d = device("volta");
+  Device d = device("volta");
+  d.vendor = "NVIDIA";
   const KernelCost slow(d, Precision::fp16, "stock", with_groups("10GFLOP/s")), other(d, Precision::fp16);
   const Kernel few = conv(Pass::backward_weights, 64, 240, 28, 3, 1, 10);
   const double seconds = static_cast<double>(few.flops.n) / (10e9 * d.units);
@@ -247,6 +248,10 @@ TEST(KernelCost, WeightsGradientsOfGroupsRunAtTheRateOfTheRecipe) {
     EXPECT_EQ(slow.seconds(k), other.seconds(k));
   EXPECT_EQ(KernelCost(d, Precision::fp32, "stock", with_groups("10GFLOP/s")).seconds(few),
             KernelCost(d, Precision::fp32).seconds(few));
+  Device amd = d;  // has no cuDNN
+  amd.vendor = "AMD";
+  EXPECT_EQ(KernelCost(amd, Precision::fp16, "stock", with_groups("10GFLOP/s")).seconds(few),
+            other.seconds(few));
 }
 
 TEST(KernelCost, WhatRunsInANormTakesWhatItMovesBesides) {
@@ -262,7 +267,7 @@ TEST(KernelCost, WhatRunsInANormTakesWhatItMovesBesides) {
   EXPECT_EQ(fused.seconds(relu), 0);
   EXPECT_GT(fused.seconds(add), 0.25 * alone.seconds(add));
   EXPECT_LT(fused.seconds(add), 0.6 * alone.seconds(add));
-  EXPECT_EQ(alone.seconds(relu), alone.seconds(relu));
+  EXPECT_GT(alone.seconds(relu), 0);  // other recipes launch it
   EXPECT_EQ(launches(fuses, add), 0);
   EXPECT_EQ(launches(Recipe{}, add), 1);
 }
