@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "schemes/learning/progress.h"
 #include "schemes/program/program.h"
+#include "schemes/report/device_power.h"
 #include "schemes/setup/remedy.h"
 
 namespace tandem::schemes {
@@ -303,6 +304,7 @@ struct Report {
   std::vector<Remedy> remedies;  ///< what would let it fit, where it does not and nothing else asked did
   Bottleneck bottleneck;
   NetworkUse network;
+  std::optional<DevicePower> power;          ///< unset where neither a model nor a meter knows it
   std::optional<Goodput> goodput;            ///< under failures
   std::optional<TrainingProgress> progress;  ///< to a target, where one was given
   std::vector<LibraryUse> libraries;         ///< of a worker of an execution; refused ones first

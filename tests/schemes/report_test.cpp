@@ -48,6 +48,22 @@ Report sample() {
   r.basis.calibrated = true;
   r.basis.extrapolates = {"batch 512"};
   r.notes = {"a note"};
+  r.power = DevicePower{.watts = 512.5,
+                        .low = 450,
+                        .high = 600,
+                        .joules_per_step = 1496.5,
+                        .joules_per_sample = 2.92,
+                        .parts = {{"gemm", 0.75}, {"whatever runs", 0.25}},
+                        .readings = DevicePower::Readings{.source = "NVML 580.159.04",
+                                                          .count = 61,
+                                                          .counter = true,
+                                                          .least = 95.25,
+                                                          .most = 701,
+                                                          .clock_mhz = 1890,
+                                                          .memory_mhz = 3201,
+                                                          .celsius = 61,
+                                                          .held_by_power = 0.25,
+                                                          .held_by_heat = 0}};
   r.goodput = {.share = 0.9,
                .share_by_events = 0.91,
                .samples_per_second = 1262,
