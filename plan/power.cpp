@@ -4,28 +4,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <cmath>
 #include <string>
 
 #include "base/data.h"
-#include "topologies/devices/power_limit.h"
+#include "sim/device_power.h"
+#include "topologies/devices/device_power.h"
 
 namespace tandem::plan {
 
 namespace {
 
+constexpr double kNormal90 = 1.645;  // half of a 90 % interval in standard deviations
+
 /// Of plan/power/draw.json.
 struct Draw {
-  std::map<std::string, Estimate, std::less<>> computing;  ///< by architecture, and "others"
-  Estimate communicating, waiting, idle;                   ///< shares of a device's rated power
-  Estimate processors;                                     ///< share of the sockets' rated power
-  Estimate adapter_watts, port_watts;                      ///< of a port: in the node, in the network
-  Estimate boards, boards_idle;                            ///< shares of all devices' rated power
-  Estimate supply;                                         ///< efficiency of power supplies
-  const Estimate& computing_of(const Device& device) const {
-    const auto own = computing.find(device.architecture);
-    return own != computing.end() ? own->second : computing.at("others");
-  }
+  Estimate idle;                       ///< share of a device's rated power, without a job
+  Estimate processors;                 ///< share of the sockets' rated power
+  Estimate adapter_watts, port_watts;  ///< of a port: in the node, in the network
+  Estimate boards, boards_idle;        ///< shares of all devices' rated power
+  Estimate supply;                     ///< efficiency of power supplies
 };
 
 Estimate read_draw(const Json& entry, double most) {
@@ -36,13 +34,9 @@ Estimate read_draw(const Json& entry, double most) {
 
 Draw load_draw() {
   const Json document = Json::load(data_root() + "/plan/power/draw.json");
-  document.only({"summary", "computing", "communicating", "waiting", "idle", "processors", "adapter_watts",
-                 "boards", "boards_idle", "supply", "port_watts"});
+  document.only(
+      {"summary", "idle", "processors", "adapter_watts", "boards", "boards_idle", "supply", "port_watts"});
   Draw out;
-  for (const auto& [architecture, entry] : document.at("computing").members())
-    out.computing[architecture] = read_draw(entry, 1.2);
-  out.communicating = read_draw(document.at("communicating"), 1.2);
-  out.waiting = read_draw(document.at("waiting"), 1.2);
   out.idle = read_draw(document.at("idle"), 1.2);
   out.processors = read_draw(document.at("processors"), 1.2);
   out.adapter_watts = read_draw(document.at("adapter_watts"), 1000);
@@ -75,26 +69,20 @@ NodeParts parts_of(const System& system, std::size_t kind) {
   return out;
 }
 
-Estimate at_most(const Estimate& draw, double limit) {
-  return {std::min(draw.low, limit), std::min(draw.value, limit), std::min(draw.high, limit)};
-}
-
-/// Watts of a device that spends its time so.
-Estimate draw_of(const Device& device, const TimeShare& t, const Draw& draw) {
-  const double stands = t.launch + t.waiting + t.bubble + t.input + t.server + t.idle,
-               limit = device.limit.share;
-  const Estimate share = at_most(draw.computing_of(device), limit) * t.compute +
-                         at_most(draw.communicating, limit) * t.exposed_communication +
-                         at_most(draw.waiting, limit) * stands;
-  return share * device.watts;
+/// Watts of a device that spends its time so; at most what it may draw.
+Estimate draw_of(const Device& device, const topologies::Activity& activity) {
+  if (device.watts <= 0) return 0;
+  const topologies::PowerModel model(device);
+  const double watts = model.watts(activity), error = std::exp(kNormal90 * model.relative_error());
+  return {watts / error, watts, std::max(watts, std::min(device.watts * device.power_share, watts * error))};
 }
 
 /// Of all accelerators of a node of a kind.
-Estimate draw_of(const System& system, std::size_t kind, const TimeShare& t, const Draw& draw) {
+Estimate draw_of(const System& system, std::size_t kind, const topologies::Activity& activity) {
   Estimate out;
   for (const uint32_t local : system.accelerators(kind)) {
     const int32_t index = system.vertices(kind)[local].device;
-    out += draw_of(system.devices()[static_cast<std::size_t>(index)], t, draw);
+    out += draw_of(system.devices()[static_cast<std::size_t>(index)], activity);
   }
   return out;
 }
@@ -158,9 +146,9 @@ Power power_of(const Report& report, const System& system, std::optional<int64_t
   const auto per_node = static_cast<int64_t>(system.accelerators().size());
   const int64_t nodes = std::min(system.nodes(), (report.setup.devices + per_node - 1) / per_node);
   const Slots slots(report.setup.devices, installed, nodes * per_node);
+  const topologies::Activity activity = sim::activity_of(report);
   return over_kinds(system, nodes, draw, [&](std::size_t kind, const NodeParts& parts, double of_kind) {
-    return node_power(parts, of_kind, slots, draw_of(system, kind, report.time.share, draw), draw.boards,
-                      draw);
+    return node_power(parts, of_kind, slots, draw_of(system, kind, activity), draw.boards, draw);
   });
 }
 

@@ -8,7 +8,7 @@
 
 #include "schemes/setup/uneven_batches.h"
 #include "sim/bound/placement.h"
-#include "topologies/devices/power_limit.h"
+#include "topologies/devices/device_power.h"
 
 namespace tandem::sim {
 

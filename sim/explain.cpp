@@ -14,11 +14,12 @@
 #include "schemes/setup/uneven_batches.h"
 #include "sim/bound/placement.h"
 #include "sim/cost/incast_rounds.h"
+#include "sim/device_power.h"
 #include "sim/intervals.h"
 #include "sim/link_uses.h"
 #include "sim/met_kinds.h"
 #include "sim/time_shares.h"
-#include "topologies/devices/power_limit.h"
+#include "topologies/devices/device_power.h"
 
 namespace tandem::sim {
 
@@ -156,13 +157,14 @@ void note_host(Report& r, const Request& p) {
                   p.system->device(p.system->accelerator(0)).name, std::exp(1.645 * spread)));
 }
 
-/// Whose curves say what power limits leave of the devices' speed.
-void note_power_limits(Report& r, const Request& p, const Cluster& cluster) {
+/// What power limits leave of the devices' speed.
+void note_power_limits(Report& r, const Request& p, const Cluster& cluster, const Bound& bound) {
   std::set<std::string> told;
   for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
-    const Device& device = p.system->device(sort.first);
-    if (device.limit.share < 1 && told.insert(describe_power_limit(device)).second)
-      r.notes.push_back(describe_power_limit(device));
+    const auto limited = bound.limited_speeds.find(p.system->info(sort.first).device);
+    if (limited == bound.limited_speeds.end()) continue;
+    const std::string words = describe_power_limit(p.system->device(sort.first), limited->second);
+    if (told.insert(words).second) r.notes.push_back(words);
   }
 }
 
@@ -258,7 +260,8 @@ void explain(Report& r, const Request& p, const Simulation& simulation, const Si
   r.largest_share_is_bottleneck();
   r.basis.calibrated = p.anchor ? anchored : run.bound.measured.has_value();  // by a profile of this machine
   r.network.incast = run.bound.incast;
-  r.rate.errors = error_sources(r, p, run.bound.error, link_error(r, p, simulation, run));
+  r.time.power = device_power(r, *p.system, cluster);
+  r.rate.errors = error_sources(r, p, run.bound, link_error(r, p, simulation, run));
   r.rate.interval = interval(r.rate.samples_per_second, r.rate.errors);
   if (says_nothing(r.rate.interval.low, r.rate.interval.high)) r.notes.push_back(too_wide(r, p));
   r.basis.extrapolates = extrapolates(p, run.bound, cluster);
@@ -266,7 +269,7 @@ void explain(Report& r, const Request& p, const Simulation& simulation, const Si
   note_stragglers(r, p, cluster, run.bound.plan);
   note_pauses(r, p, run);
   note_host(r, p);
-  note_power_limits(r, p, cluster);
+  note_power_limits(r, p, cluster, run.bound);
   for (const IncastRound& round : r.network.incast) {
     if (worth_telling(round)) r.notes.push_back(incast_text(round));
   }

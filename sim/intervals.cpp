@@ -13,6 +13,7 @@
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_spread.h"
 #include "sim/met_kinds.h"
+#include "topologies/devices/device_power.h"
 
 namespace tandem::sim {
 
@@ -122,17 +123,17 @@ void add_links(std::vector<ErrorSource>& out, const Report& r, const Request& p,
 
 /// What is not known of power limits, whose devices compute for `share` of the time: of the most doubtful
 /// one. An anchor of the same system was measured under them.
-std::optional<ErrorSource> limit_error(const Request& p, const Cluster& cluster, double share) {
+std::optional<ErrorSource> limit_error(const Request& p, const Cluster& cluster, const Bound& bound,
+                                       double share) {
   if (p.anchor && p.anchor->system == nullptr) return {};
   std::optional<ErrorSource> out;
   for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
+    const auto limited = bound.limited_speeds.find(p.system->info(sort.first).device);
+    if (limited == bound.limited_speeds.end() || limited->second >= 1) continue;
     const Device& device = p.system->device(sort.first);
-    const PowerLimit& limit = device.limit;
-    if (limit.low == limit.high) continue;
-    const ErrorSource own{fmt::format("{} at {:.4g} % of its rated power", device.name, 100 * limit.share),
-                          share * std::log(limit.speed / limit.low) / kNormal90,
-                          share * std::log(limit.high / limit.speed) / kNormal90};
-    if (!out || own.sigma + own.sigma_above() > out->sigma + out->sigma_above()) out = own;
+    const double sigma = share * topologies::PowerModel(device).speed_error(limited->second);
+    if (!out || sigma > out->sigma)
+      out = {fmt::format("{} at {:.4g} % of its rated power", device.name, 100 * device.power_share), sigma};
   }
   return out;
 }
@@ -194,12 +195,12 @@ LinkError link_error(const Report& r, const Request& p, const Simulation& simula
   return {below, error(simulation.rate_if(brief, -kNormal90), brief.rate)};
 }
 
-std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const CostError& costs,
+std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const Bound& bound,
                                        const LinkError& links) {
   const TimeShare& t = r.time.share;
   const Cluster cluster = grown_cluster(*p.system, r.setup.devices);
   std::vector<ErrorSource> out = {{std::string(kRunToRun), kRunSpread}};
-  add_kernels(out, p, cluster, costs, t.compute + t.launch + t.waiting + t.idle);
+  add_kernels(out, p, cluster, bound.error, t.compute + t.launch + t.waiting + t.idle);
   if (!p.anchor) {
     if (const std::vector<std::string> kinds = unmet_kinds(p); !kinds.empty())
       out.push_back({fmt::format("{}, which no two sources have", fmt::join(kinds, " and ")), kUnmet});
@@ -207,7 +208,7 @@ std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const 
   if (t.launch > 0 && !p.anchor)
     out.push_back({fmt::format("host of {} under {}", p.system->name(), p.job.scheme->recipe.name),
                    kHost * std::min(1.0, t.launch / kHostShare)});
-  if (auto limits = limit_error(p, cluster, t.compute + t.waiting)) out.push_back(std::move(*limits));
+  if (auto limits = limit_error(p, cluster, bound, t.compute + t.waiting)) out.push_back(std::move(*limits));
   add_links(out, r, p, links);
   if (t.server > 0) out.push_back({fmt::format("servers on {}", p.system->name()), t.server * kServing});
   double waits = 0;
@@ -220,7 +221,7 @@ std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const 
   if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kServing});
   if (r.setup.devices > 1)
     out.push_back({fmt::format("{} on several devices", p.job.scheme->name),
-                   costs.several.value_or(p.job.scheme->overheads.several_error)});
+                   bound.error.several.value_or(p.job.scheme->overheads.several_error)});
   if (const int64_t nodes = make_cluster(*p.system, r.setup.devices).nodes; nodes > 1) {
     out.push_back({fmt::format("{} nodes", nodes), kPerDoubling * std::log2(static_cast<double>(nodes))});
   }

@@ -22,8 +22,8 @@ struct LinkError {
 LinkError link_error(const Report& r, const Request& p, const Simulation& simulation, const Simulated& run);
 
 /// Relative standard errors of the samples/s by source, from the time shares of `r`; two predictions share
-/// those that have the same name. `costs`: of the compute costs without an anchor.
-std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const CostError& costs,
+/// those that have the same name. `bound`: of the job, without an anchor.
+std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const Bound& bound,
                                        const LinkError& links);
 
 /// System::staged_spread() where devices of the job reach each other through the memory of their host and

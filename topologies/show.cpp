@@ -124,7 +124,7 @@ JsonWriter listing(const System& system, const NodeKind& kind) {
                               {"numa", v.numa},
                               {"memory_bytes", d.memory.n},
                               {"memory_bandwidth_bytes_per_second", d.memory_bandwidth.bytes_per_second}});
-    if (d.limit.share < 1) out["devices"].back()["power_limit_watts"] = d.limit.share * d.watts;
+    if (d.power_share < 1) out["devices"].back()["power_limit_watts"] = d.power_share * d.watts;
   }
   out["links"] = JsonWriter::array();
   for (std::size_t i = 0; i < node.links.size(); ++i) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/data.h"
-#include "topologies/devices/power_limit.h"
+#include "topologies/devices/device_power.h"
 #include "topologies/ranges.h"
 #include "topologies/system_impl.h"
 

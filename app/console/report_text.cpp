@@ -142,6 +142,16 @@ std::string memory_line(const Report& report) {
   return out + "\n";
 }
 
+std::string power_line(const Report& report) {
+  if (!report.fits || !report.time.power) return "";
+  const schemes::DevicePower& p = *report.time.power;
+  std::string out =
+      fmt::format("{} draw{} {:.0f} W{}", report.setup.devices == 1 ? "The device" : "Devices",
+                  report.setup.devices == 1 ? "s" : "", p.watts, report.setup.devices == 1 ? "" : " each");
+  if (p.high > 0) out += fmt::format(" ({:.0f} .. {:.0f} W)", p.low, p.high);
+  return out + fmt::format(", {:.3g} J per sample, hosts not counted.\n", p.joules_per_sample);
+}
+
 std::string barely_fits_text() {
   return "That is closer to the capacity than the error of predictions against published figures "
          "(VALIDATION.md, Memory): it may not fit.";
@@ -233,6 +243,8 @@ constexpr const char* kCsvColumns[] = {"model",
                                        "first_loss",
                                        "last_loss",
                                        "accuracy",
+                                       "watts_per_device",
+                                       "joules_per_sample",
                                        "goodput_share",
                                        "goodput_samples_per_second",
                                        "checkpoint_interval_seconds",
@@ -293,7 +305,9 @@ std::vector<std::string> csv_row(const Report& r) {
                            r.basis.calibrated ? "true" : "false",
                            where(r.training.real, r.training.first_loss),
                            where(r.training.real, r.training.last_loss),
-                           where(r.training.real && r.training.accuracy >= 0, r.training.accuracy)});
+                           where(r.training.real && r.training.accuracy >= 0, r.training.accuracy),
+                           r.time.power ? real(r.time.power->watts) : "",
+                           r.time.power ? real(r.time.power->joules_per_sample) : ""});
   if (r.goodput)
     row.insert(row.end(),
                {real(r.goodput->share), real(r.goodput->samples_per_second), real(r.goodput->interval)});

@@ -22,6 +22,9 @@ std::string rest_of_step(const Report& report);
 /// What the memory column is made of, for one report; empty if an executor measured it.
 std::string memory_line(const Report& report);
 
+/// What the devices of one report draw; empty where that is not known.
+std::string power_line(const Report& report);
+
 /// The remark on a report whose memory.barely_fits(), and on one within_error().
 std::string barely_fits_text();
 std::string within_error_text();

@@ -11,7 +11,7 @@
 #include "app/show/show.h"
 #include "pictures/draw.h"
 #include "pictures/system_drawing.h"
-#include "topologies/devices/power_limit.h"
+#include "topologies/devices/device_power.h"
 #include "topologies/system.h"
 
 namespace tandem::app {

@@ -144,11 +144,12 @@ int run_predict(const Arguments& arguments) {
   if (!refusal.empty()) throw InputError(refusal);
   if (format == "text" || format == "md") {
     const Table table = report_table(reports);
-    put_page(arguments, fmt::format("{}\n\n{}\n{}{}{}{}{}{}{}\n", heading(question),
-                                    table.as(format, result_columns(arguments)), rest_of_step(reports.back()),
-                                    memory_line(reports.back()), side_by_side_lines(reports),
-                                    goodput_lines(reports.back()), progress_lines(reports), remarks(reports),
-                                    closing_line(question, reports)));
+    put_page(arguments,
+             fmt::format("{}\n\n{}\n{}{}{}{}{}{}{}{}\n", heading(question),
+                         table.as(format, result_columns(arguments)), rest_of_step(reports.back()),
+                         memory_line(reports.back()), power_line(reports.back()), side_by_side_lines(reports),
+                         goodput_lines(reports.back()), progress_lines(reports), remarks(reports),
+                         closing_line(question, reports)));
   }
   return 0;
 }

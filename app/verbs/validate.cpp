@@ -49,7 +49,7 @@ void write_tables(const Arguments& arguments, const Comparisons& found) {
   if (!found.input.empty()) write("input", input_csv(found.input));
   if (!found.regret.empty()) write("regret", regret_csv(found.regret));
   if (!found.runs.empty()) write("runs", runs_csv(found.runs));
-  if (!found.power.empty()) write("power", power_csv(found.power));
+  if (!found.power.drawn.empty()) write("power", power_csv(found.power));
   std::map<std::string, std::vector<SplitRow>> by_file;
   for (const SplitRow& r : found.splits) by_file[r.file].push_back(r);
   for (const auto& [file, own] : by_file) write("split_" + stem(file), splits_csv(own));

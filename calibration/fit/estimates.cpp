@@ -190,10 +190,6 @@ bool apart(const Measurements& m) {
                      [](const MeasuredTransfer& t) { return t.way == CopyWay::to_device; });
 }
 
-bool multiplies(KernelKind kind) {
-  return kind == KernelKind::gemm || kind == KernelKind::conv || kind == KernelKind::attention;
-}
-
 /// Adds the launches of one update to its graph's.
 void add_update(KernelSample& sum, const MeasuredKernel& k, Bytes step) {
   if (sum.kernel.shape.empty()) {
@@ -283,7 +279,7 @@ std::vector<KernelCurve> kernel_curves(const Measurements& m) {
   std::vector<CurveRows> groups(std::size_t{kKernelKinds} * kPasses);
   for (const MeasuredKernel& k : m.kernels) {
     CurveRows& rows = groups[KernelNeighbours::group(k.kernel)];
-    rows.products = gpu && multiplies(k.kernel.kind);
+    rows.products = gpu && is_product(k.kernel.kind);
     if (k.workers == 1 && k.median > 0 && !rows.products)
       rows.samples.push_back({k.kernel, k.median, k.graph, {}});
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/data.h"
 #include "base/json.h"
@@ -83,6 +84,26 @@ void add_libraries(std::vector<FittedConstant>& out) {
   }
 }
 
+/// Figures of what devices and machines draw.
+void add_power(std::vector<FittedConstant>& out) {
+  const std::string devices = "topologies/device_power.json", machines = "plan/power/draw.json";
+  const std::function<void(const std::string&, const Json&)> add = [&](const std::string& name,
+                                                                       const Json& entry) {
+    if (const Json* rows = entry.find("rows")) {
+      out.push_back({devices, name, rows->as_text()});
+      return;
+    }
+    if (entry.find("source") != nullptr) return;
+    for (const auto& [key, below] : entry.members())
+      if (key != "summary") add(name.empty() ? key : name + "." + key, below);
+  };
+  add("", Json::load(data_root() + "/" + devices));
+  const Json draw = Json::load(data_root() + "/" + machines);
+  for (const auto& [name, entry] : draw.members())
+    if (name != "summary" && entry.boolean("fitted", false))
+      out.push_back({machines, name, entry.at("source").as_text()});
+}
+
 }  // namespace
 
 std::vector<FittedConstant> fitted_constants() {
@@ -94,6 +115,7 @@ std::vector<FittedConstant> fitted_constants() {
   add_recipes(out);
   add_curves(out);
   add_libraries(out);
+  add_power(out);
   return out;
 }
 

@@ -13,14 +13,13 @@
 #include "base/text.h"
 #include "calibration/validate/asking.h"
 #include "calibration/validate/validation_statistics.h"
-#include "plan/power.h"
 #include "sim/simulate.h"
 
 namespace tandem::calibration {
 
 namespace {
 
-constexpr std::string_view kRuns = "calibration/data/runs", kPowers = "calibration/data/power";
+constexpr std::string_view kRuns = "calibration/data/runs";
 constexpr double kUnitOfTokens = 1e9, kSecondsOfHour = 3600;
 
 /// Device-hours for 10^9 tokens; 0 where tokens are not published.
@@ -112,61 +111,6 @@ std::vector<RunRow> validate_runs(int threads) {
 
 namespace {
 
-PowerRow predict_power(const Json& row) {
-  Json asked = row.at("question");
-  asked.set("schema", Json::make_text("tandem-question-1", row.place()));
-  const Question question = Question::from_json(asked);
-  PowerRow out;
-  out.machine = row.at("machine").as_text();
-  out.model = question.graph.name();
-  out.system = question.system.name();
-  out.source = row.at("source").as_text();
-  out.devices = question.devices.at(0);
-  const std::string& per = row.at("per").as_text();
-  if (per != "node" && per != "device")
-    row.at("per").fail(fmt::format("\"{}\" is not what watts are of. Valid: node, device", printable(per)));
-  out.node = per == "node";
-  out.held_out = row.boolean("held_out", false);
-  out.published = row.at("watts").as_real(1);
-  const Report report = answers::predict(question, out.devices, answers::Depth::rate);
-  const plan::Power power = plan::power_of(report, question.system);
-  const auto each = static_cast<int64_t>(question.system.accelerators().size());
-  const int64_t parts = out.node ? (out.devices + each - 1) / each : out.devices;
-  const plan::Estimate watts = (out.node ? power.wall() : power.devices) * (1 / static_cast<double>(parts));
-  out.low = watts.low;
-  out.predicted = watts.value;
-  out.high = watts.high;
-  return out;
-}
-
-}  // namespace
-
-std::vector<PowerRow> validate_power(int threads) {
-  std::vector<Json> documents;
-  for (const std::string& name : list_data(kPowers))
-    documents.push_back(Json::load(find_data(kPowers, "table of watts", name)));
-  std::vector<const Json*> rows;
-  for (const Json& document : documents) {
-    document.only({"source", "date", "note", "rows"});
-    for (const Json& row : document.at("rows").items()) {
-      row.only({"machine", "question", "watts", "per", "source", "date", "fitted", "held_out", "note"});
-      rows.push_back(&row);
-    }
-  }
-  std::vector<PowerRow> out(rows.size());
-  in_parallel(rows.size(), threads, [&](std::size_t i) { out[i] = predict_power(*rows[i]); });
-  return out;
-}
-
-namespace {
-
-template <typename Row>
-void add_error(Errors& errors, const Row& row) {
-  errors.all.push_back(row.error());
-  ++errors.intervals;
-  errors.held += row.low <= row.published && row.published <= row.high;
-}
-
 /// "| 8 | 12.0 % | -3.1 % | 30.2 % | 88 % |".
 std::string run_cells(const Errors& e) {
   if (e.all.empty()) return "| 0 | – | – | – | – |";
@@ -174,8 +118,11 @@ std::string run_cells(const Errors& e) {
                      100 * e.bias(), 100 * e.quantile(1), 100 * e.coverage());
 }
 
-constexpr std::string_view kErrorHead =
-    "rows | mean error | bias | worst | inside the interval |\n|---|---:|---:|---:|---:|---:|\n";
+void add_error(Errors& errors, const RunRow& row) {
+  errors.all.push_back(row.error());
+  ++errors.intervals;
+  errors.held += row.low <= row.published && row.published <= row.high;
+}
 
 std::string hours_text(double hours) { return fmt::format("{:.3g}", hours); }
 
@@ -203,7 +150,7 @@ std::string runs_markdown(const std::vector<RunRow>& rows) {
       "or checkpoints; runs whose hours hold such are shown and not judged. An error above zero means too "
       "many "
       "hours.\n\n| family | ";
-  out += kErrorHead;
+  out += "rows | mean error | bias | worst | inside the interval |\n|---|---:|---:|---:|---:|---:|\n";
   for (const auto& [family, errors] : families) out += fmt::format("| {} {}\n", family, run_cells(errors));
   out += fmt::format("| **all** {}\n", run_cells(all));
   out +=
@@ -222,27 +169,6 @@ std::string runs_markdown(const std::vector<RunRow>& rows) {
   return out;
 }
 
-std::string power_markdown(const std::vector<PowerRow>& rows) {
-  Errors held, fitted;
-  for (const PowerRow& r : rows) add_error(r.held_out ? held : fitted, r);
-  std::string out =
-      "\n## Power while training\n\nWatts of a node at the wall, or of one device, against those predicted "
-      "from "
-      "where the time of a step goes. Figures of `plan/power/draw.json` were fitted to some rows; the others "
-      "are "
-      "held out.\n\n| rows that | ";
-  out += kErrorHead;
-  out += fmt::format("| are held out {}\n| figures were fitted to {}\n", run_cells(held), run_cells(fitted));
-  out +=
-      "\n| machine | model | devices | of | published | predicted | bounds | error | held out |\n"
-      "|---|---|---:|---|---:|---:|---:|---:|---|\n";
-  for (const PowerRow& r : rows)
-    out += fmt::format("| {} | {} | {} | {} | {:.0f} W | {:.0f} W | {:.0f} to {:.0f} W | {:+.1f} % | {} |\n",
-                       r.machine, r.model, r.devices, r.node ? "a node" : "a device", r.published,
-                       r.predicted, r.low, r.high, 100 * r.error(), r.held_out ? "yes" : "no");
-  return out;
-}
-
 std::string runs_csv(const std::vector<RunRow>& rows) {
   std::string out =
       "file,name,family,model,system,devices,scheme,precision,tokens,published,predicted,low,high,error_"
@@ -254,17 +180,6 @@ std::string runs_csv(const std::vector<RunRow>& rows) {
                        csv_cell(r.scheme), r.precision, r.tokens, r.published, r.predicted, r.low, r.high,
                        r.failure.empty() ? fmt::format("{:.2f}", 100 * r.error()) : "", csv_cell(r.includes),
                        csv_cell(r.assumed), csv_cell(r.failure), csv_cell(r.source));
-  return out;
-}
-
-std::string power_csv(const std::vector<PowerRow>& rows) {
-  std::string out =
-      "machine,model,system,devices,of,held_out,published,predicted,low,high,error_percent,source\n";
-  for (const PowerRow& r : rows)
-    out += fmt::format("{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.2f},{}\n", csv_cell(r.machine),
-                       csv_cell(r.model), r.system, r.devices, r.node ? "node" : "device",
-                       r.held_out ? "yes" : "no", r.published, r.predicted, r.low, r.high, 100 * r.error(),
-                       csv_cell(r.source));
   return out;
 }
 

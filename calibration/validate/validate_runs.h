@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Whole published training runs against predictions (calibration/data/runs/*.json), and what machines drew
-// while they trained (calibration/data/power/*.json).
+// Whole published training runs against predictions (calibration/data/runs/*.json).
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,26 +24,13 @@ struct RunRow {
   bool judged() const { return failure.empty() && includes.empty(); }
 };
 
-/// Watts that a machine or its device drew, against those of plan/power.h.
-struct PowerRow {
-  std::string machine, model, system, source;
-  int64_t devices = 0;
-  bool node = false;      ///< of a whole node at the wall; false: of one device
-  bool held_out = false;  ///< no figure of plan/power was fitted to it
-  double published = 0, predicted = 0, low = 0, high = 0;
-  double error() const { return predicted / published - 1; }
-};
-
 /// In the order of the files; the number of `threads` does not change the result. Runs that do not say what
 /// was trained, on what or for how many tokens have a failure. Throw InputError for damaged files.
 std::vector<RunRow> validate_runs(int threads);
-std::vector<PowerRow> validate_power(int threads);
 
-/// Sections of a page of VALIDATION.md.
+/// A section of a page of VALIDATION.md.
 std::string runs_markdown(const std::vector<RunRow>& rows);
-std::string power_markdown(const std::vector<PowerRow>& rows);
 /// Every row, all columns, one header line (RFC 4180).
 std::string runs_csv(const std::vector<RunRow>& rows);
-std::string power_csv(const std::vector<PowerRow>& rows);
 
 }  // namespace tandem::calibration

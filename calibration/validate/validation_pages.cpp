@@ -24,7 +24,8 @@ std::vector<ValidationPage> validation_pages(const Comparisons& found) {
       {"regret", "what choosing by predictions would have cost; whether probabilities hold",
        regret_markdown(found.regret) +
            chances_markdown(machine_contests(found.rows), setting_contests(found.regret))},
-      {"runs", "device-hours of whole published runs, and what machines draw while they train",
+      {"runs",
+       "device-hours of whole published runs; what machines draw while they train, and under power limits",
        runs_markdown(found.runs) + power_markdown(found.power)},
       {"collectives", "times of collectives, and many senders into one port",
        collectives_markdown(found.collectives) + incast_markdown(validate_incast())},

@@ -10,6 +10,7 @@
 #include "calibration/validate/validate_input.h"
 #include "calibration/validate/validate_memory.h"
 #include "calibration/validate/validate_pairs.h"
+#include "calibration/validate/validate_power.h"
 #include "calibration/validate/validate_regret.h"
 #include "calibration/validate/validate_runs.h"
 #include "calibration/validate/validate_splits.h"
@@ -28,7 +29,7 @@ struct Comparisons {
   std::vector<CollectiveRow> collectives = {};
   std::vector<RegretGrid> regret = {};
   std::vector<RunRow> runs = {};
-  std::vector<PowerRow> power = {};
+  PowerRows power = {};
   bool all = true;  ///< false: only `rows`, of some files
 };
 

@@ -36,6 +36,10 @@ enum class KernelKind : uint8_t {
 inline constexpr int kKernelKinds = 9;
 std::string_view name(KernelKind kind);
 std::string_view summary(KernelKind kind);
+/// Its time is that of matrix products or convolutions, not of streaming bytes.
+constexpr bool is_product(KernelKind kind) {
+  return kind == KernelKind::gemm || kind == KernelKind::conv || kind == KernelKind::attention;
+}
 
 enum class Pass : uint8_t { forward, backward_data, backward_weights, update };
 inline constexpr int kPasses = 4;

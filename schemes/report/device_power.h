@@ -19,8 +19,8 @@ struct DevicePower {
   double low = 0, high = 0;  ///< 90 % interval of `watts` where it is predicted; both 0 where it is measured
   double joules_per_step = 0;  ///< of the optimiser
   double joules_per_sample = 0;
-  /// Parts of the joules by kind of kernel, and what is drawn whatever runs; largest first, sum 1. Of an
-  /// execution as the kernels' arithmetic and bytes divide them.
+  /// Parts of the joules: while a kind of kernel runs ("gemm"), "communication", "waiting" for other devices
+  /// and "no kernel"; largest first, sum 1. Empty where nobody knows.
   std::vector<std::pair<std::string, double>> parts = {};
   /// What a meter said of the steps that were timed.
   struct Readings {

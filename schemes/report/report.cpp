@@ -258,7 +258,7 @@ void add_results(JsonWriter& out, const Report& r) {
   if (!r.network.busiest.name.empty()) out["busiest_link"] = link_json(r.network.busiest);
   out["links"] = links_json(r.network.links);
   if (!r.network.groups.empty()) out["link_groups"] = link_groups_json(r.network.groups);
-  if (r.power) out["power"] = power_json(*r.power);
+  if (r.time.power) out["power"] = power_json(*r.time.power);
   for (const LibraryUse& u : r.libraries) out["libraries"].push_back(library_json(u));
 }
 
@@ -503,7 +503,7 @@ Report read_report(const Json& document) {
   read_goodput(r, document);
   read_side_by_side(r, document);
   read_incast(r, document);
-  if (const Json* power = document.find("power")) r.power = read_power(*power);
+  if (const Json* power = document.find("power")) r.time.power = read_power(*power);
   if (const Json* progress = document.find("progress")) r.progress = read_progress(*progress);
   r.basis.calibrated = document.boolean("calibrated", false);
   r.basis.extrapolates = texts(document, "extrapolates");

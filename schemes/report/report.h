@@ -255,7 +255,8 @@ struct Report {
     std::vector<NamedShare> communication_kinds;  ///< of exposed_communication, largest first; sums up to it
     std::vector<NamedShare> waiting_for;          ///< of waiting, by worker, longest first; at most 8
     std::vector<KernelShare> kernels;             ///< of compute, largest first; empty where unknown
-    double slowed = 0;  ///< of compute: what kernels lose to simultaneous collectives
+    double slowed = 0;                 ///< of compute: what kernels lose to simultaneous collectives
+    std::optional<DevicePower> power;  ///< what devices draw; unset where neither a model nor a meter knows
   };
   /// What limits the throughput. Of predictions by app: the resource with the largest elasticity. Else the
   /// largest time share.
@@ -304,7 +305,6 @@ struct Report {
   std::vector<Remedy> remedies;  ///< what would let it fit, where it does not and nothing else asked did
   Bottleneck bottleneck;
   NetworkUse network;
-  std::optional<DevicePower> power;          ///< unset where neither a model nor a meter knows it
   std::optional<Goodput> goodput;            ///< under failures
   std::optional<TrainingProgress> progress;  ///< to a target, where one was given
   std::vector<LibraryUse> libraries;         ///< of a worker of an execution; refused ones first

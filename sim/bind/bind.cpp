@@ -436,7 +436,10 @@ class Binder {
     std::set<int32_t> models;
     for (const uint32_t i : classes) {
       if (!models.insert(in_.system->info(where_[r][i]).device).second) continue;
-      bound_.error.compute = std::max(bound_.error.compute, costs_->error(where_[r][i], far).compute);
+      const CostError error = costs_->error(where_[r][i], far);
+      bound_.error.compute = std::max(bound_.error.compute, error.compute);
+      if (in_.system->device(where_[r][i]).power_share < 1)
+        bound_.limited_speeds[in_.system->info(where_[r][i]).device] = error.limited;
     }
     bound_.measured = costs_->disturbance(step_);
   }

@@ -17,6 +17,8 @@ struct Bound {
   CostError error;                      ///< of the compute costs used
   std::vector<std::string> extrapolates;
   std::vector<IncastRound> incast;
+  /// Of devices with a power limit, by their number in the system: CostError::limited.
+  std::map<int32_t, double> limited_speeds;
   /// Seconds of one iteration's compute on worker 0 per (kernel kind, pass), to name the bottleneck.
   double by_kind[kKernelKinds][kPasses] = {};
   double slowed_seconds = 0;  ///< what simultaneous collectives add to these

@@ -68,6 +68,7 @@ struct KernelTime {
 struct CostError {
   double compute = 0;             ///< relative standard error of the kernel costs used
   std::optional<double> several;  ///< what several devices add to it, where that was measured
+  double limited = 1;             ///< speed of a step's kernels under the device's power limit
 };
 
 /// Prices the ops of one Program on one system. Durations and latencies are at the input's Speeds. Transfers
@@ -139,12 +140,7 @@ class Costs {
   const Program& program() const { return *in_.program; }
   const Overheads& overheads() const { return overheads_; }
   double devices() const { return static_cast<double>(in_.cluster.devices); }
-  /// Of the kernels of the device at `at`, under its power limit.
-  double compute_scale(VertexId at) const {
-    const System& system = *in_.system;
-    const double speed = system.info(at).device < 0 ? 1 : system.device(at).limit.speed;
-    return in_.compute_scale / (in_.speeds.compute * speed);
-  }
+  double compute_scale() const { return in_.compute_scale / in_.speeds.compute; }  ///< of kernels
   Time start_up() const { return start_up_; }  ///< of every collective and message: hooks, launches
   Time at_speed(Time latency) const { return scaled(latency, 1 / in_.speeds.latency); }
   /// A collective on the system's links, with what the framework adds.

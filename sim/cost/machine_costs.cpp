@@ -9,6 +9,7 @@
 
 #include "models/optimizer.h"
 #include "schemes/program/lane_order.h"
+#include "sim/cost/limited_clocks.h"
 #include "sim/cost/machine_collective.h"
 
 namespace tandem::sim {
@@ -229,10 +230,12 @@ class MachineCosts : public Costs {
                     each, workers, workers * (1 + each), machine_->cores()));
   }
 
-  KernelTime kernel_time(const Kernel& kernel, VertexId at) const {
+  KernelTime kernel_time(const Kernel& kernel, VertexId at) {
     double distance = 0;
     const double seconds = machine_->seconds(kernel, active(), step_, &distance);
-    return {seconds * compute_scale(at), distance};
+    const double slowdown = clocks_.slowdown(
+        kernel, at, [&](const Kernel& k, VertexId) { return machine_->seconds(k, active(), step_); });
+    return {seconds * slowdown * compute_scale(), distance};
   }
 
   /// The machine may emulate several nodes itself.
@@ -309,6 +312,7 @@ class MachineCosts : public Costs {
 
   std::shared_ptr<const MachineProfile> machine_;
   Bytes step_;  ///< moved_in_step()
+  LimitedClocks clocks_{program(), *input().system};
   /// As the executor runs a worker then (exec/run/lanes.cpp).
   bool one_thread_ = one_after_another(program(), program().roles[0]) && program().comm_cores == 0 &&
                      overheads().cycle.ps == 0;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "models/optimizer.h"
 #include "sim/cost/kernel_cost.h"
+#include "sim/cost/limited_clocks.h"
 #include "sim/cost/network_software.h"
 
 namespace tandem::sim {
@@ -158,10 +159,11 @@ class StockCosts : public Costs {
   KernelTime kernel(const Kernel& kernel, VertexId at) override {
     double distance = 0;
     const double seconds = kernel_seconds(kernel, at, &distance);
-    return {seconds * compute_scale(at), distance};
+    return {seconds * under_limit(kernel, at) * compute_scale(), distance};
   }
   CostError error(VertexId at, double distance) override {
-    return {measured(at) ? measured_->error(distance) : kernel_cost(at).relative_error(), {}};
+    return {
+        measured(at) ? measured_->error(distance) : kernel_cost(at).relative_error(), {}, clocks_.speed(at)};
   }
   /// Steps of each device differ as those of the measured one did.
   std::optional<Disturbance> disturbance(double compute_seconds) const override {
@@ -208,6 +210,9 @@ class StockCosts : public Costs {
   bool measured(VertexId at) const {
     return measured_ && input().system->device(at).kind == Device::Kind::gpu;
   }
+  double under_limit(const Kernel& kernel, VertexId at) {
+    return clocks_.slowdown(kernel, at, [&](const Kernel& k, VertexId v) { return kernel_seconds(k, v); });
+  }
   double kernel_seconds(const Kernel& kernel, VertexId at, double* distance = nullptr) {
     if (!measured(at)) return kernel_cost(at).seconds(kernel);
     double far = 0;
@@ -243,12 +248,13 @@ class StockCosts : public Costs {
     double seconds = measured(v) ? measured_->op_overhead() / in.speeds.launch : 0;
     const double stall = in.job.precision == Precision::fp16 ? 1 + o.norm_stall * std::log2(devices()) : 1;
     for (const Kernel& k : task.kernels) {
-      seconds += kernel_seconds(k, v) * (worker && k.kind == KernelKind::norm ? stall : 1);
+      seconds +=
+          kernel_seconds(k, v) * under_limit(k, v) * (worker && k.kind == KernelKind::norm ? stall : 1);
     }
     if (!worker) return seconds / in.speeds.server;
     if (issued_late(task) && host_issues(v, Site::accelerators))
       seconds = std::max(seconds, issue_seconds(task, v) / in.compute_scale);
-    return seconds * compute_scale(v) * (devices() > 1 ? 1 + o.compute_slowdown : 1);
+    return seconds * compute_scale() * (devices() > 1 ? 1 + o.compute_slowdown : 1);
   }
 
   static bool counts(const Task& task) {
@@ -364,6 +370,7 @@ class StockCosts : public Costs {
   Recipe recipe_;
   std::shared_ptr<const MachineProfile> measured_;  ///< null: kernels are described
   Bytes step_;                                      ///< moved_in_step()
+  LimitedClocks clocks_{program(), *input().system};
   Transfer free_ = nothing();
   std::map<int32_t, KernelCost> kernels_;  ///< by device model
   std::vector<std::string> extrapolates_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole published runs and published watts beside predictions: their sections, and how far off these are.
 #include "calibration/validate/validate_runs.h"
+#include "calibration/validate/validate_power.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 namespace tandem::tests {
 namespace {
 
+using calibration::LimitRow;
 using calibration::PowerRow;
 using calibration::RunRow;
 using testing::HasSubstr;
@@ -53,10 +55,11 @@ TEST(Watts, OfPublishedRunsArePredicted) {
   const auto rows = calibration::validate_power(2);
   double errors = 0;
   int held_out = 0;
-  for (const PowerRow& r : rows) {
+  for (const PowerRow& r : rows.drawn) {
     EXPECT_LE(r.low, r.predicted) << r.machine;
     EXPECT_LE(r.predicted, r.high) << r.machine;
-    EXPECT_LT(std::abs(r.error()), 0.3) << r.machine << ", " << r.model;
+    EXPECT_LT(std::abs(r.error()), 0.4) << r.machine << ", " << r.model;
+    EXPECT_LE(r.at_rate, r.predicted) << r.machine << ", " << r.model;
     if (!r.held_out) continue;
     errors += std::abs(r.error());
     ++held_out;
@@ -64,6 +67,21 @@ TEST(Watts, OfPublishedRunsArePredicted) {
   ASSERT_GE(held_out, 8);
   EXPECT_LT(errors / held_out, 0.15);
   EXPECT_THAT(calibration::power_markdown(rows), HasSubstr("| are held out | "));
+}
+
+/// A P100, whose clock nothing was fitted to, is predicted within 5 % at every limit, and so is what it draws
+/// within 15 %.
+TEST(Watts, UnderLimitsArePredictedOfADeviceOutsideTheFit) {
+  int held_out = 0;
+  for (const LimitRow& r : calibration::validate_power(2).limits) {
+    EXPECT_LE(r.low, r.predicted);
+    EXPECT_LE(r.predicted, r.high);
+    if (!r.held_out) continue;
+    ++held_out;
+    EXPECT_NEAR(r.predicted / r.published, 1, 0.05) << r.model << " at " << r.limit << " W";
+    EXPECT_NEAR(r.predicted_watts / r.published_watts, 1, 0.15) << r.model << " at " << r.limit << " W";
+  }
+  EXPECT_GE(held_out, 40);
 }
 
 }  // namespace

@@ -20,13 +20,16 @@ Report report_of(int64_t devices, double computing, double communicating) {
   out.time.share.compute = computing;
   out.time.share.exposed_communication = communicating;
   out.time.share.waiting = 1 - computing - communicating;
+  // As most models' steps divide.
+  out.time.kernels = {{"gemm", "forward", 0.7 * computing, 0},
+                      {"elementwise", "forward", 0.3 * computing, 0}};
   return out;
 }
 
 TEST(Power, OfABusyH100ServerIsAsMeasured) {
   const System system = System::load("dgx-h100");
   const double busy = power_of(report_of(8, 0.98, 0.01), system).wall().value;
-  EXPECT_NEAR(busy, 7040, 150);  // mean of six runs, which the shares were fitted to
+  EXPECT_NEAR(busy, 7040, 200);  // mean of six runs, to four of which the boards' share was fitted
   const double idle = idle_power(system, 1).wall().value;
   EXPECT_NEAR(idle, 2190, 150);
 }
@@ -80,9 +83,12 @@ TEST(Power, StaysBelowALimit) {
   const auto limited = [&](const char* devices) {
     return power_of(busy, System::load("v100-pcie-8x", {{devices, "150W"}}));
   };
-  EXPECT_NEAR(limited("devices.*.power_limit").devices.value, 8 * 150, 1e-6);
+  // A limit is held to a little below it.
+  const double all = limited("devices.*.power_limit").devices.value;
+  EXPECT_LE(all, 8 * 150);
+  EXPECT_GT(all, 0.9 * 8 * 150);
   EXPECT_LT(limited("devices.*.power_limit").wall().value, full.wall().value);
-  EXPECT_NEAR(limited("devices.gpu3.power_limit").devices.value, full.devices.value * 7 / 8 + 150, 1e-6);
+  EXPECT_NEAR(limited("devices.gpu3.power_limit").devices.value, full.devices.value * 7 / 8 + all / 8, 1e-6);
 }
 
 TEST(Power, EnergyIsPowerTimesTime) {

@@ -10,15 +10,6 @@
 
 namespace tandem::topologies {
 
-/// A power limit below the rated one, and what it leaves of the speed of a device's kernels.
-struct PowerLimit {
-  double share = 1;                     ///< of the rated power, in (0, 1]; 1: none is set
-  double low = 1, speed = 1, high = 1;  ///< relative to the speed at rated power; low <= speed <= high
-  std::string measured_on;              ///< whose curve this is: "V100 in training (Zeus, 2023)"
-  bool own = true;                      ///< the curve is the device's own; false: the mean of those of others
-  bool operator==(const PowerLimit&) const = default;
-};
-
 /// Datasheet figures of one device. Rates are dense peaks; what a kernel reaches of them is sim/cost's
 /// affair.
 struct Device {
@@ -42,7 +33,8 @@ struct Device {
   double boost_mhz = 0;  ///< highest clock of the cores, 0 = unknown
   Time launch;           ///< least time between two dependent kernel starts
   double watts = 0;      ///< board or socket power, 0 = unknown
-  PowerLimit limit;      ///< set for a system (System::Sets); device files have none
+  /// Of the rated power, in (0, 1]: a limit that a system sets (System::Sets); 1: none.
+  double power_share = 1;
   /// What matrix products and convolutions of fp32 tensors multiply in: TPUs round their operands to bf16.
   Precision fp32_products = Precision::fp32;
   FlopRate peak_at(Precision p) const { return peak[static_cast<std::size_t>(p)]; }
