@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "base/data.h"
@@ -14,8 +13,6 @@
 namespace tandem::plan {
 
 namespace {
-
-constexpr double kNormal90 = 1.645;  // half of a 90 % interval in standard deviations
 
 /// Of plan/power/draw.json.
 struct Draw {
@@ -73,8 +70,8 @@ NodeParts parts_of(const System& system, std::size_t kind) {
 Estimate draw_of(const Device& device, const topologies::Activity& activity) {
   if (device.watts <= 0) return 0;
   const topologies::PowerModel model(device);
-  const double watts = model.watts(activity), error = std::exp(kNormal90 * model.relative_error());
-  return {watts / error, watts, std::max(watts, std::min(device.watts * device.power_share, watts * error))};
+  const auto [low, high] = model.interval(activity);
+  return {low, model.watts(activity), high};
 }
 
 /// Of all accelerators of a node of a kind.

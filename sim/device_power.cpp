@@ -2,7 +2,6 @@
 #include "sim/device_power.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "sim/bound/placement.h"
@@ -10,8 +9,6 @@
 namespace tandem::sim {
 
 namespace {
-
-constexpr double kNormal90 = 1.645;  // half of a 90 % interval in standard deviations
 
 bool of_products(const std::string& kind) {
   for (int k = 0; k < kKernelKinds; ++k)
@@ -62,7 +59,7 @@ std::optional<schemes::DevicePower> device_power(const Report& r, const System& 
   const topologies::Activity activity = activity_of(r);
   if (activity.sum() <= 0 || r.rate.samples_per_second <= 0) return {};
   schemes::DevicePower out;
-  double devices = 0, most = 0, error = 0;
+  double devices = 0;
   for (const DeviceSort& sort : device_sorts(system, cluster)) {
     const Device& device = system.device(sort.first);
     if (device.kind == Device::Kind::cpu || device.watts <= 0) return {};
@@ -70,8 +67,9 @@ std::optional<schemes::DevicePower> device_power(const Report& r, const System& 
     const auto count = static_cast<double>(sort.devices.size());
     devices += count;
     out.watts += count * model.watts(activity);
-    most += count * device.watts * device.power_share;
-    error = std::max(error, model.relative_error());
+    const auto [low, high] = model.interval(activity);
+    out.low += count * low;
+    out.high += count * high;
     for (const auto& [name, watts] : parts_of(r, model)) {
       const auto known = std::find_if(out.parts.begin(), out.parts.end(),
                                       [&, &part = name](const auto& p) { return p.first == part; });
@@ -82,8 +80,8 @@ std::optional<schemes::DevicePower> device_power(const Report& r, const System& 
     }
   }
   out.watts /= devices;
-  out.low = out.watts * std::exp(-kNormal90 * error);
-  out.high = std::max(out.watts, std::min(most / devices, out.watts * std::exp(kNormal90 * error)));
+  out.low /= devices;
+  out.high /= devices;
   double sum = 0;
   for (const auto& [name, watts] : out.parts) sum += watts;
   for (auto& [name, share] : out.parts) share /= sum;

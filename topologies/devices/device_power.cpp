@@ -81,6 +81,11 @@ double PowerModel::watts(const Activity& a) const {
   return rated_ * drawn / a.sum();
 }
 
+std::pair<double, double> PowerModel::interval(const Activity& activity) const {
+  const double drawn = watts(activity), factor = std::exp(kNormal90 * relative_error_);
+  return {drawn / factor, std::max(drawn, std::min(rated_ * limit_, drawn * factor))};
+}
+
 double PowerModel::clock(double products, double streams) const {
   if (limit_ >= 1 || products + streams <= 0) return 1;
   const double p = products / (products + streams), s = 1 - p;

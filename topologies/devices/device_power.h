@@ -15,6 +15,7 @@
 // that is t(f) long; `base` is leakage and memory. A limit is held to a little below it: by `held` on
 // average.
 #include <string>
+#include <utility>
 
 #include "topologies/devices/device.h"
 
@@ -41,6 +42,8 @@ class PowerModel {
   /// Watts on average while it does so; 0 where the rated power is not known. Requires that the sum is
   /// positive; the shares are of that.
   double watts(const Activity& activity) const;
+  /// Bounds of the 90 % interval of watts(), which ends at what the device may draw.
+  std::pair<double, double> interval(const Activity& activity) const;
   /// Relative standard error of watts(): smaller for architectures that were measured.
   double relative_error() const { return relative_error_; }
 
