@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "exec/comm/ranks.h"
 #include "exec/data/loader.h"
+#include "exec/results/power.h"
 #include "exec/results/summary.h"
 #include "exec/run/executable.h"
 #include "exec/workers/memory.h"
@@ -207,9 +208,11 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t i = 0; i < plan.here(); ++i)
     workers.push_back(std::make_unique<Worker>(run, plan.first_here() + i));
+  const std::unique_ptr<Meter> meter = meter_of(plan);
   Threads(run).run(workers);
+  if (meter) meter->stop();
   if (run.server() != nullptr) run.server()->fetch();
-  return summarise(run, workers);
+  return summarise(run, workers, meter.get());
 }
 
 }  // namespace tandem::exec

@@ -152,6 +152,23 @@ std::string power_line(const Report& report) {
   return out + fmt::format(", {:.3g} J per sample, hosts not counted.\n", p.joules_per_sample);
 }
 
+std::string drawn_line(const Report& report) {
+  if (!report.time.power || !report.time.power->readings) return "";
+  const DevicePower& p = *report.time.power;
+  const DevicePower::Readings& r = *p.readings;
+  const bool one = r.devices == 1;
+  std::string out =
+      fmt::format("{} drew {:.0f} W{} ({:.0f} .. {:.0f} in {} readings), {} J a step",
+                  r.source == "RAPL" ? (one ? "the processor package" : "processor packages")
+                                     : (one ? "the GPU" : "GPUs"),
+                  p.watts, one ? "" : " each", r.least, r.most, whole(r.count), grouped(p.joules_per_step));
+  if (r.clock_mhz > 0) out += fmt::format(", clocks {} MHz", whole(std::llround(r.clock_mhz)));
+  if (r.celsius > 0) out += fmt::format(", at most {:.0f} °C", r.celsius);
+  for (const auto& [share, what] : {std::pair{r.held_by_power, "the power limit"}, {r.held_by_heat, "heat"}})
+    if (share > 0) out += fmt::format(", held down by {} in {:.0f} % of the readings", what, 100 * share);
+  return out;
+}
+
 std::string barely_fits_text() {
   return "That is closer to the capacity than the error of predictions against published figures "
          "(VALIDATION.md, Memory): it may not fit.";

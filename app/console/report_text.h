@@ -25,6 +25,10 @@ std::string memory_line(const Report& report);
 /// What the devices of one report draw; empty where that is not known.
 std::string power_line(const Report& report);
 
+/// What a meter said of an execution's devices, without an end of line: "GPUs drew 612 W each (582 .. 640)";
+/// "" where none did.
+std::string drawn_line(const Report& report);
+
 /// The remark on a report whose memory.barely_fits(), and on one within_error().
 std::string barely_fits_text();
 std::string within_error_text();

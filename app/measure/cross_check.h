@@ -23,6 +23,8 @@ using Save = std::function<void(const Measurements&)>;
 
 /// --backend, "cpu" when absent. Throws UsageError.
 const Backend& read_backend(const Arguments& arguments);
+/// --no-meter.
+Option no_meter_flag();
 /// --precision, "fp32" when absent. Throws UsageError for one that the backend does not compute in;
 /// DeviceError without the device.
 Precision read_precision(const Arguments& arguments, const Backend& backend);
@@ -36,6 +38,7 @@ struct MeasureSettings {
   bool quick = true;  ///< fewer iterations, and workers
   int64_t repetitions = 1;
   int64_t workers = 0;  ///< at most that many; 0: one per core, or on GPUs as many as share one
+  bool meter = false;   ///< reads what a device draws, for which one worker runs each graph once more
 };
 
 /// Runs the suite (calibration/suite) once in each precision and times every kernel in place. On a busy

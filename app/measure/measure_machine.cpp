@@ -24,6 +24,7 @@
 #include "exec/comm/collective.h"
 #include "exec/comm/tcp_transport.h"
 #include "exec/device/cores.h"
+#include "exec/device/gauge.h"
 
 namespace tandem::app {
 
@@ -247,10 +248,28 @@ double add_collectives(const ExecutionResult& r, int64_t workers, Measurements& 
   return sum;
 }
 
+/// Of steps without timers, for a second and a half: a meter needs more than the kernels' times do.
+std::optional<DevicePower> drawn(const Backend& backend, const SuiteGraph& g, const MeasuredGraph& found,
+                                 const std::atomic<bool>* stop) {
+  constexpr double kSeconds = 1.5;
+  const double steps = kSeconds / std::max(found.step_median, 1e-9);
+  const auto few = iterations(backend, true);
+  return run_suite_graph(backend, g, found.precision, "allreduce", 1,
+                         few + static_cast<int32_t>(std::clamp(1.25 * steps, 20.0, 200000.0)),
+                         {.meter = kMeter}, stop)
+      .report.time.power;
+}
+
+/// Whether the backend's device says what it draws.
+bool has_meter(const Backend& backend) {
+  return backend.gauges != nullptr && !backend.gauges({0}).devices.empty();
+}
+
 /// One after another, each with 1 .. `most` workers.
 void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graphs, Precision precision,
-                    int64_t most, bool quick, const Tell& tell, const std::atomic<bool>* stop,
-                    const Save& save, Measurements& m) {
+                    int64_t most, const MeasureSettings& settings, const Tell& tell,
+                    const std::atomic<bool>* stop, const Save& save, Measurements& m) {
+  const bool meters = settings.meter && has_meter(backend);
   const double steps = static_cast<double>(graphs.size()) * static_cast<double>(most);
   double done = 0;
   for (const SuiteGraph& g : graphs) {
@@ -259,8 +278,9 @@ void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graph
       tell(fmt::format("measuring {} in {} with {} worker{}", g.model, name(precision), workers,
                        workers == 1 ? "" : "s"),
            done++ / steps);
-      const ExecutionResult r = run_suite_graph(backend, g, precision, "allreduce", workers,
-                                                iterations(backend, quick), {true, false, false}, stop);
+      const ExecutionResult r =
+          run_suite_graph(backend, g, precision, "allreduce", workers, iterations(backend, settings.quick),
+                          {true, false, false}, stop);
       const auto index = static_cast<uint32_t>(m.graphs.size());
       int64_t ops = 0;
       for (const OpTime& op : r.ops) ops += op.seconds.empty() ? 0 : 1;
@@ -270,6 +290,7 @@ void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graph
       const auto alone = static_cast<uint32_t>(index + 1 - static_cast<uint32_t>(workers));
       add_kernels(r, alone, workers, m.kernels);
       if (workers > 1) m.graphs.back().all_reduce = add_collectives(r, workers, m);
+      if (workers == 1 && meters) m.graphs.back().power = drawn(backend, g, m.graphs.back(), stop);
       if (save) save(m);
     }
   }
@@ -295,6 +316,10 @@ const Backend& read_backend(const Arguments& arguments) {
   return arguments.value("backend", "cpu", [](const std::string& name, const Place& place) -> const Backend& {
     return backends_registry().at(name, place);
   });
+}
+
+Option no_meter_flag() {
+  return {"no-meter", "", "do not read what the devices draw (NVML of GPUs, RAPL of processors)"};
 }
 
 Precision read_precision(const Arguments& arguments, const Backend& backend) {
@@ -350,7 +375,7 @@ Measurements measure_machine(const Backend& backend, const MeasureSettings& sett
     const Tell part = [&](const std::string& what, double share) {
       tell(what, (static_cast<double>(i) + share) / static_cast<double>(precisions.size()));
     };
-    measure_graphs(backend, graphs, precisions[i], most, quick, part, stop, save, m);
+    measure_graphs(backend, graphs, precisions[i], most, settings, part, stop, save, m);
     if (stop != nullptr && stop->load()) return m;
   }
   const bool time_sliced = !backend.asynchronous && m.cores <= kMostTimeSliced;
@@ -382,7 +407,9 @@ Measurements measure_repeatedly(const Backend& backend, const MeasureSettings& s
     const Tell of_all = [&](const std::string& what, double share) {
       tell(what, (static_cast<double>(repetition) + part * share) / static_cast<double>(repetitions));
     };
-    const Measurements m = measure_machine(backend, settings, of_all, stop, repetition == 0 ? save : Save{});
+    MeasureSettings now = settings;
+    now.meter = settings.meter && repetition == 0;
+    const Measurements m = measure_machine(backend, now, of_all, stop, repetition == 0 ? save : Save{});
     if (repetition == 0)
       out = m;
     else if (!stopped())

@@ -34,7 +34,7 @@ int measure(const Arguments& a) {
   {
     Progress progress(a);
     m = measure_repeatedly(
-        backend, {precisions, quick, repetitions, workers},
+        backend, {precisions, quick, repetitions, workers, !a.has("no-meter")},
         [&](const std::string& what, double share) { progress.show(what, share); }, &interrupted, {},
         [&](const Measurements& so_far) { keep(a, so_far); });
   }
@@ -62,6 +62,7 @@ void register_measure(Registry<Verb>& registry) {
                   "repetitions, of which the fastest of each graph counts; default 5, with cuda or --quick "
                   "2, with both 1",
                   false, "turns"},
+                 no_meter_flag(),
                  out_flag(),
                  quiet_flag()},
        .run = measure,

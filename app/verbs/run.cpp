@@ -239,6 +239,7 @@ Keep kept(const Arguments& a, const RunRequest& request, int64_t devices) {
   Keep keep;
   keep.parameters = a.has("checkpoint") || request.test.has_value();
   keep.norms = a.has("measure-noise") && devices > 1;
+  if (!a.has("no-meter")) keep.meter = kMeter;
   return keep;
 }
 
@@ -389,6 +390,8 @@ std::string text(const RunRequest& request, const std::vector<Report>& reports, 
   for (const Report& r : reports) {
     for (const std::string& n : r.notes) out += "\n" + n;
     out += steps_text(r);
+    if (const std::string drawn = drawn_line(r); !drawn.empty())
+      out += fmt::format("\n{} device{}: {}", r.setup.devices, r.setup.devices == 1 ? "" : "s", drawn);
     if (!r.training.real) continue;
     const double last = r.training.last_loss;
     out += fmt::format("\n{} device{}: loss {:.4g} -> {}", r.setup.devices, r.setup.devices == 1 ? "" : "s",
@@ -489,9 +492,7 @@ std::vector<Option> run_flags() {
        "between GPUs: auto (default), peer (directly, or refused) or staged (through host memory)"},
       {"iterations", "N",
        "of each worker; default 30, on GPUs 100. Where workers do not wait for each other: N for each in "
-       "all, of "
-       "which "
-       "fast ones make more"},
+       "all, of which fast ones make more"},
       {"warmup", "N", "iterations left out of the figures; default 3, on GPUs 10"},
       {"optimizer", "NAME", "momentum (default) or another (tandem list optimizers)"},
       recompute_flag(),
@@ -534,11 +535,12 @@ std::vector<Option> run_flags() {
                "with --target-loss: the loss is the mean of this many last samples; default 1024"},
               {"measure-noise", "",
                "measure the gradient noise scale from each worker's gradients and their sum: two workers or "
-               "more with --scheme allreduce"}});
+               "more with --scheme allreduce"},
+              no_meter_flag()});
   const std::vector<Option> tuning = fine_tuning_flags(), loading = loading_flags();
   out.insert(out.begin(), question_flag());
   out.insert(out.begin() + 2, tuning.begin(), tuning.end());
-  out.insert(out.end() - 10, loading.begin(), loading.end());
+  out.insert(out.end() - 11, loading.begin(), loading.end());
   return out;
 }
 

@@ -69,6 +69,8 @@ ProfileEstimates machine_estimates(const Measurements& m, const Measurements& fi
     out.copies[way] = transfer_points(m.copy, 1, static_cast<CopyWay>(way));
   out.launch = m.launch;
   out.input = input_rates(m);
+  for (const MeasuredGraph& g : m.graphs)
+    if (g.power) out.metered.push_back(g);
   out.tcp = tcp_steps(m);
   out.tcp_cpu = tcp_cpu_steps(m);
   return out;

@@ -93,6 +93,7 @@ std::string Measurements::to_json() const {
                            {"all_reduce_seconds", g.all_reduce},
                            {"spread", g.step_spread}});
     if (g.precision != Precision::fp32) d["graphs"].back()["precision"] = name(g.precision);
+    if (g.power) d["graphs"].back()["power"] = power_json(*g.power);
   }
   for (const MeasuredKernel& k : kernels) {
     JsonWriter row = kernel_json(k.kernel);
@@ -145,6 +146,7 @@ Measurements Measurements::from_json(const Json& d) {
                         g.at("ops").as_int(0), g.at("step_seconds").as_real(0, 1e6),
                         g.at("spread").as_real(0, 1e3), g.at("all_reduce_seconds").as_real(0, 1e6),
                         parse_precision(g.text("precision", "fp32"), g.place())});
+    if (const Json* power = g.find("power")) m.graphs.back().power = read_power(*power);
   }
   for (const Json& k : d.at("kernels").items()) {
     MeasuredKernel row;
@@ -211,7 +213,9 @@ Measurements fastest_of(const Measurements& one, const Measurements& other) {
       },
       [&](auto& a, const auto& b) {
         faster.push_back(b.step_median < a.step_median);
+        const std::optional<DevicePower> power = a.power ? a.power : b.power;
         if (faster.back()) a = b;
+        a.power = power;
       });
   both(
       out.kernels, other.kernels,

@@ -3,11 +3,13 @@
 // What `tandem measure` saw on one machine, and its documents.
 //
 // Values without state of their own: any thread may make, copy and read them; functions are pure.
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/host_load.h"
 #include "base/json.h"
+#include "schemes/report/device_power.h"
 #include "schemes/setup/loading.h"
 #include "sim/cost/machine.h"
 
@@ -29,6 +31,7 @@ struct MeasuredGraph {
   double step_median = 0, step_spread = 0;  ///< seconds; half the distance of the quartiles / 0.6745 / median
   double all_reduce = 0;                    ///< of a step, all collectives together
   Precision precision = Precision::fp32;    ///< of it and its kernels
+  std::optional<DevicePower> power = {};    ///< what a meter said of more steps of it; of one worker
 };
 
 /// One graph on workers that do not wait for each other, as many as cores: what else makes steps differ, to
@@ -88,9 +91,9 @@ struct Measurements {
 };
 
 /// The suite measured twice: of each graph the faster repetition with the kernels timed in it, of each
-/// transfer the shorter time; of `workers` and `turns` both count. Whatever else a machine does only ever
-/// slows a run down, so the fastest of several is what repeats (Chen and Revels 2016, "Robust benchmarking in
-/// noisy environments"). Throws InputError when the two are not of the same suite.
+/// transfer the shorter time, of power what either has; of `workers` and `turns` both count. Whatever else a
+/// machine does only ever slows a run down, so the fastest of several is what repeats (Chen and Revels 2016,
+/// "Robust benchmarking in noisy environments"). Throws InputError when the two are not of the same suite.
 Measurements fastest_of(const Measurements& one, const Measurements& other);
 
 }  // namespace tandem::calibration

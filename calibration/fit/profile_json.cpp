@@ -82,6 +82,12 @@ void add_machine(JsonWriter& d, const ProfileEstimates& p) {
   if (p.launch.issue > 0)
     d["launch"] = {{"issue_seconds", p.launch.issue}, {"round_trip_seconds", p.launch.round_trip}};
   if (p.input.decode[0] || p.input.read[0]) d["input"] = input_json(p.input);
+  for (const MeasuredGraph& g : p.metered)
+    d["energy"].push_back({{"model", g.model},
+                           {"batch", g.batch},
+                           {"precision", name(g.precision)},
+                           {"step_seconds", g.step_median},
+                           {"power", power_json(*g.power)}});
   if (p.tcp.empty()) return;
   d["tcp"] = JsonWriter::array();
   for (const TcpSteps& w : p.tcp)

@@ -35,6 +35,7 @@ struct ProfileEstimates {
   InputRates input;
   std::vector<TcpSteps> tcp;
   std::vector<TransferPoint> tcp_cpu;
+  std::vector<MeasuredGraph> metered;    ///< graphs whose power was read
   std::vector<KernelEstimates> kernels;  ///< at least one; the document's own first
 };
 

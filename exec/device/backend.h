@@ -199,6 +199,8 @@ struct CopyWish {
   int64_t rows = 0, columns = 0;  ///< of the one in 1 byte, as it lies
 };
 
+struct PowerGauges;  // gauge.h
+
 struct Backend {
   std::string_view name, summary;
   /// Empty when usable here, else what is missing.
@@ -235,6 +237,8 @@ struct Backend {
   CopyWish (*copies)(const Call& call, Precision precision) = nullptr;
   /// Computes on the processors of the thread that calls, which is then bound (cores.h).
   bool on_processors = false;
+  /// Of the devices on which the instances of these indices are. Null: nothing says what they draw.
+  PowerGauges (*gauges)(const std::vector<uint32_t>& indices) = nullptr;
 };
 /// Generated from the list in exec/CMakeLists.txt.
 const Registry<Backend>& backends_registry();

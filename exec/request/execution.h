@@ -3,6 +3,7 @@
 // The request and the result of an execution. Plain values: whoever makes them owns them, and what an
 // Execution points to must outlive the run. `progress` is called by a worker's thread.
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -120,7 +121,11 @@ struct Keep {
   /// Squared norms of gradients, for noise_scale(): for workers on processors whose gradients are summed by
   /// an all-reduce; others are an InputError. Two passes over the gradients per step.
   bool norms = false;
+  /// Between two readings of what the devices draw, for Report::TimeUse::power (run/meter.h); 0: none.
+  std::chrono::milliseconds meter{0};
 };
+/// Of Keep::meter, usually.
+inline constexpr std::chrono::milliseconds kMeter{100};
 
 /// The program that execute() runs: the simulator's Program of the same question (with input if there is
 /// data); without a coordinator's cycle on asynchronous devices. Throws InputError.

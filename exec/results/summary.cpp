@@ -3,6 +3,7 @@
 #include "base/statistics.h"
 #include "exec/comm/ranks.h"
 #include "exec/results/join_ranks.h"
+#include "exec/results/power.h"
 #include "exec/results/time_shares.h"
 #include "exec/run/copy_route.h"
 #include "exec/workers/memory.h"
@@ -75,6 +76,9 @@ class Summary {
       out.seconds_to_target = 1e-9 * static_cast<double>(run_.watch()->when() - begin_);
     return out;
   }
+
+  /// After result(): when the iterations of ExecutionResult::iteration_seconds ran; neighbours are one.
+  const std::vector<Stretch>& counted() const { return counted_; }
 
  private:
   std::size_t warm() const {
@@ -151,14 +155,19 @@ class Summary {
     return out;
   }
 
-  void rates(ExecutionResult& out) const {
+  void rates(ExecutionResult& out) {
     Report& r = out.report;
     const std::size_t first = warm();
     const auto each = static_cast<std::size_t>(plan_.micro_batches());
     std::map<Issued, std::vector<double>> seconds;
+    std::map<Issued, std::vector<Stretch>> times;
     for (std::size_t i = first; i + each <= rounds_.size(); i += each) {
       const int64_t before = i == 0 ? begin_ : rounds_[i - 1];
-      seconds[issued(i, each)].push_back(static_cast<double>(rounds_[i + each - 1] - before) * 1e-9);
+      const Issued how = issued(i, each);
+      seconds[how].push_back(static_cast<double>(rounds_[i + each - 1] - before) * 1e-9);
+      auto& of = times[how];
+      if (of.empty() || of.back().second != before) of.emplace_back(before, before);
+      of.back().second = rounds_[i + each - 1];
     }
     if (seconds.count(Issued::eager) + seconds.count(Issued::replayed) > 0) {
       r.iteration.eager = median(seconds[Issued::eager]);
@@ -166,7 +175,9 @@ class Summary {
     }
     for (const Issued how :
          {Issued::replayed, Issued::eager, Issued::timed, Issued::captured, Issued::observed}) {
-      if (out.iteration_seconds.empty()) out.iteration_seconds = seconds[how];
+      if (!out.iteration_seconds.empty()) continue;
+      out.iteration_seconds = seconds[how];
+      counted_ = times[how];
     }
     int64_t end = begin_;
     for (const auto& ends : ends_) {
@@ -518,6 +529,7 @@ class Summary {
   int64_t begin_ = 0;
   std::vector<std::vector<int64_t>> ends_;  ///< [worker][iteration]
   std::vector<int64_t> rounds_;             ///< [iteration]: of all together
+  std::vector<Stretch> counted_;
 };
 
 /// The traffic between nodes, and its transport.
@@ -530,10 +542,13 @@ std::string node_note(const Run& run, const ExecutionResult& out) {
 
 }  // namespace
 
-ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers) {
-  ExecutionResult out = Summary(run, workers).result();
+ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers,
+                          const Meter* meter) {
+  Summary summary(run, workers);
+  ExecutionResult out = summary.result();
   out.sent_between_nodes = run.network().sent_bytes();
   if (run.plan().across_processes()) join_ranks(run, out);
+  if (meter != nullptr) add_power(run.plan(), *meter, summary.counted(), out);
   Report& r = out.report;
   if (run.has_transport()) r.notes.push_back(node_note(run, out));
   if (out.dropped > 0) {

@@ -11,6 +11,7 @@ JsonWriter power_json(const DevicePower& p) {
   for (const auto& [name, share] : p.parts) out["parts"].push_back({{"name", name}, {"share", share}});
   if (const auto& r = p.readings)
     out["readings"] = {{"source", r->source},
+                       {"devices", r->devices},
                        {"count", r->count},
                        {"energy_counter", r->counter},
                        {"least_watts", r->least},
@@ -19,7 +20,8 @@ JsonWriter power_json(const DevicePower& p) {
                        {"memory_clock_mhz", r->memory_mhz},
                        {"celsius", r->celsius},
                        {"held_by_power", r->held_by_power},
-                       {"held_by_heat", r->held_by_heat}};
+                       {"held_by_heat", r->held_by_heat},
+                       {"seconds_each", r->seconds}};
   return out;
 }
 
@@ -37,6 +39,7 @@ DevicePower read_power(const Json& d) {
       out.parts.emplace_back(part.at("name").as_text(), part.real("share", 0, 0, 1));
   if (const Json* r = d.find("readings"))
     out.readings = {.source = r->text("source", ""),
+                    .devices = r->integer("devices", 0, 0),
                     .count = r->integer("count", 0, 0),
                     .counter = r->boolean("energy_counter", false),
                     .least = r->real("least_watts", 0, 0),
@@ -45,7 +48,8 @@ DevicePower read_power(const Json& d) {
                     .memory_mhz = r->real("memory_clock_mhz", 0, 0),
                     .celsius = r->real("celsius", 0),
                     .held_by_power = r->real("held_by_power", 0, 0, 1),
-                    .held_by_heat = r->real("held_by_heat", 0, 0, 1)};
+                    .held_by_heat = r->real("held_by_heat", 0, 0, 1),
+                    .seconds = r->real("seconds_each", 0, 0)};
   return out;
 }
 

@@ -12,8 +12,8 @@
 
 namespace tandem::schemes {
 
-/// Of the accelerators alone: not of their hosts, fans or power supplies. Joules are of all devices of the
-/// job.
+/// Of the accelerators alone, or of the packages of processors that compute: not of their hosts, fans or
+/// power supplies. Joules are of all devices of the job.
 struct DevicePower {
   double watts = 0;          ///< of a device, on average over the devices and a step
   double low = 0, high = 0;  ///< 90 % interval of `watts` where it is predicted; both 0 where it is measured
@@ -24,13 +24,15 @@ struct DevicePower {
   std::vector<std::pair<std::string, double>> parts = {};
   /// What a meter said of the steps that were timed.
   struct Readings {
-    std::string source;    ///< "NVML 580.159.04"
+    std::string source;    ///< "NVML 580.159.04", "RAPL"
+    int64_t devices = 0;   ///< that were read; workers that share one count it once
     int64_t count = 0;     ///< of all devices
     bool counter = false;  ///< joules come from the device's energy counter; else from readings of watts
     double least = 0, most = 0;                  ///< watts of a device
-    double clock_mhz = 0, memory_mhz = 0;        ///< means
+    double clock_mhz = 0, memory_mhz = 0;        ///< means; 0, also below: not known
     double celsius = 0;                          ///< the highest
     double held_by_power = 0, held_by_heat = 0;  ///< shares of readings at which that held clocks down
+    double seconds = 0;  ///< that reading a device took, on average, in a separate thread
     bool operator==(const Readings&) const = default;
   };
   std::optional<Readings> readings = {};

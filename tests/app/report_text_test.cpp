@@ -33,6 +33,30 @@ TEST(ReportText, ALinkThatOthersWaitForHasNoShareOfItsOwn) {
   EXPECT_EQ(app::bound_by(r), "nvlink bandwidth (unlimited: +136 %)");
 }
 
+TEST(ReportText, SaysWhatDevicesDrew) {
+  Report r;
+  EXPECT_EQ(app::drawn_line(r), "");
+  r.time.power = DevicePower{.watts = 612.3, .low = 500, .high = 700, .joules_per_step = 38.21};
+  EXPECT_EQ(app::drawn_line(r), "") << "predicted";
+  r.time.power->readings = DevicePower::Readings{.source = "NVML 580.159.04",
+                                                 .devices = 2,
+                                                 .count = 1440,
+                                                 .counter = true,
+                                                 .least = 582.4,
+                                                 .most = 640,
+                                                 .clock_mhz = 1890.4,
+                                                 .memory_mhz = 3201,
+                                                 .celsius = 61,
+                                                 .held_by_power = 0.25};
+  EXPECT_EQ(
+      app::drawn_line(r),
+      "GPUs drew 612 W each (582 .. 640 in 1,440 readings), 38.2 J a step, clocks 1,890 MHz, at most 61 °C, "
+      "held down by the power limit in 25 % of the readings");
+  r.time.power->readings =
+      DevicePower::Readings{.source = "RAPL", .devices = 1, .count = 20, .least = 40, .most = 95};
+  EXPECT_EQ(app::drawn_line(r), "the processor package drew 612 W (40 .. 95 in 20 readings), 38.2 J a step");
+}
+
 TEST(ReportText, OnlyStagesHaveMicroBatches) {
   Report r;
   r.setup.batch_per_device = 32;

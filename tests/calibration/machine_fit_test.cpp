@@ -198,6 +198,35 @@ TEST(MachineFit, PricesRingsOverRateLimitedLinks) {
   EXPECT_NEAR(profile.tcp_cpu(1.5e6) / (1.5e6 * kTcpCpu), 1, 0.01);
 }
 
+TEST(MachineFit, CarriesWhatGraphsDrew) {
+  Measurements m = made();
+  EXPECT_EQ(Json::parse(fit_machine(m).profile, "profile").find("energy"), nullptr);
+  DevicePower power;
+  power.watts = 612;
+  power.joules_per_step = 38.25;
+  power.joules_per_sample = 1.5;
+  power.readings =
+      DevicePower::Readings{.source = "NVML 580.159.04", .devices = 1, .count = 15, .counter = true};
+  m.graphs.at(1).power = power;
+  const Measurements read = Measurements::from_json(Json::parse(m.to_json(), "m.json"));
+  EXPECT_FALSE(read.graphs.at(0).power);
+  EXPECT_EQ(read.graphs.at(1).power, power);
+  const std::string text = fit_machine(read).profile;
+  const Json profile = Json::parse(text, "profile");
+  ASSERT_EQ(profile.at("energy").items().size(), 1U);
+  const Json& of = profile.at("energy").items()[0];
+  EXPECT_EQ(of.at("model").as_text(), m.graphs[1].model);
+  EXPECT_EQ(read_power(of.at("power")), power);
+  EXPECT_EQ(MachineProfile(profile).copy(3e6),
+            MachineProfile(Json::parse(fit_machine(made()).profile, "p")).copy(3e6));
+  // The faster of two measurements keeps what only the other one has read.
+  Measurements faster = made();
+  for (MeasuredGraph& g : faster.graphs) g.step_median /= 2;
+  EXPECT_EQ(fastest_of(m, faster).graphs.at(1).power, power);
+  EXPECT_EQ(fastest_of(faster, m).graphs.at(1).power, power);
+  EXPECT_EQ(fastest_of(m, faster).graphs[1].step_median, faster.graphs[1].step_median);
+}
+
 TEST(MachineFit, RefusesNothingAndNonsense) {
   EXPECT_THROW(fit_machine({}), InputError);
   EXPECT_THROW(Measurements::from_json(Json::parse("{}", "m.json")), InputError);

@@ -55,6 +55,7 @@ Report sample() {
                              .joules_per_sample = 2.92,
                              .parts = {{"gemm", 0.75}, {"whatever runs", 0.25}},
                              .readings = DevicePower::Readings{.source = "NVML 580.159.04",
+                                                               .devices = 2,
                                                                .count = 61,
                                                                .counter = true,
                                                                .least = 95.25,
@@ -63,7 +64,8 @@ Report sample() {
                                                                .memory_mhz = 3201,
                                                                .celsius = 61,
                                                                .held_by_power = 0.25,
-                                                               .held_by_heat = 0}};
+                                                               .held_by_heat = 0,
+                                                               .seconds = 0.0004}};
   r.goodput = {.share = 0.9,
                .share_by_events = 0.91,
                .samples_per_second = 1262,

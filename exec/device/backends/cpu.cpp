@@ -19,6 +19,7 @@
 #include "exec/device/cores.h"
 #include "exec/device/cpu/kernel.h"
 #include "exec/device/cpu/onednn.h"
+#include "exec/device/gauge.h"
 
 namespace tandem::exec {
 
@@ -175,6 +176,7 @@ void register_cpu(Registry<Backend>& registry) {
               },
               describe};
   cpu.on_processors = true;
+  cpu.gauges = [](const std::vector<uint32_t>&) { return rapl_gauges(); };
   registry.add(std::move(cpu));
 }
 

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "exec/device/gauge.h"
+
 namespace tandem::exec {
 
 namespace {
@@ -215,6 +217,12 @@ void register_cuda(Registry<Backend>& registry) {
   b.reaches = [](uint32_t a, uint32_t b) { return plugged().reaches(a, b); };
   b.units = [] { return plugged().units(); };
   b.memory = [](uint32_t index) { return plugged().memory(index); };
+  b.gauges = [](const std::vector<uint32_t>& indices) {
+    const std::vector<Gpu> all = cuda_findings().plugin->gpus();  // as CUDA_VISIBLE_DEVICES shows them
+    std::vector<std::string> addresses;
+    for (const uint32_t i : indices) addresses.push_back(all.at(i % all.size()).bus);
+    return nvml_gauges(addresses);
+  };
   registry.add(b);
 }
 
