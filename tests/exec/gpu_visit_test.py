@@ -146,6 +146,29 @@ class Figures(unittest.TestCase):
             self.assertIn(text, lines)
 
 
+class Predicted(unittest.TestCase):
+    REPORT = {"samples_per_second": 100, "samples_per_second_interval": {"low": 90, "high": 110, "level": 0.9},
+              "memory_bytes_per_device": {"total": 1, "reserved": 2, "nvidia_smi": 3}, "compute_by_kernel": [], "extrapolates": ["far"]}
+
+    def asked(self, report, code=0, errors=""):
+        done = types.SimpleNamespace(returncode=code, stdout=json.dumps({"reports": [report]}), stderr=errors)
+        with unittest.mock.patch.object(subprocess, "run", return_value=done):
+            return gpu_visit_predict.ask("tandem", "h100", ("gpt2", 8, {"adapter": "lora:rank=16"}), "bf16", "h200")
+
+    def test_a_row_has_what_a_visit_judges(self):
+        row = self.asked({**self.REPORT, "power": {"watts_per_device": 500, "interval": {"low": 400, "high": 600}}})
+        self.assertEqual([row[key] for key in ["system", "model", "batch", "precision", "profile", "low", "high"]],
+                         ["h100", "gpt2", 8, "bf16", "h200", 90, 110])
+        self.assertEqual((row["options"], row["watts"]), ({"adapter": "lora:rank=16"}, {"mean": 500, "low": 400, "high": 600}))
+        self.assertIn("--system dgx-h100 --devices 1 --model gpt2 --batch 8 --adapter lora:rank=16", row["command"])
+        self.assertNotIn("watts", self.asked(self.REPORT))
+
+    def test_formats_without_kernels_are_left_to_the_stock_curves(self):
+        self.assertIsNone(self.asked({}, 3, "kernels were measured in bf16 alone, not in fp8"))
+        with self.assertRaises(SystemExit):
+            self.asked({}, 3, "no such model")
+
+
 class InTheBackground(unittest.TestCase):
     def test_programs_can_be_interrupted(self):
         """Where a shell has told the visit to ignore that."""
