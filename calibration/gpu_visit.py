@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A visit to a machine with NVIDIA GPUs: everything that tandem wants to know of it, unattended, in four calls of
-under ten minutes.
+"""A visit to a machine with NVIDIA GPUs: everything that tandem wants to know of it, unattended, in calls that each can
+stand alone.
 
   python3 calibration/gpu_visit.py --pack [FOLDER]     here: build for any x86-64 processor, gather what must travel
-  python3 FOLDER/gpu_visit.py --call 1                 there, and then --call 2, 3, 4; or all at once without --call
-  python3 FOLDER/gpu_visit.py --call short             there, for a visit of one call alone: what others left open
+  python3 FOLDER/gpu_visit.py --call visit             there, in twelve minutes: what matters most of one GPU
+  python3 FOLDER/gpu_visit.py --call multi             there, where it has several GPUs: what only they can tell
+  python3 FOLDER/gpu_visit.py --call 1                 there, and then --call 2, 3, 4: everything of one GPU
 
 The other machine needs the driver, Python 3.9 and NVIDIA's libraries (the CUDA toolkit with cuDNN and NCCL, or the
 Python wheels that PyTorch brings), glibc at least as new as here; no compiler and no network. PyTorch, where it is
@@ -13,10 +14,11 @@ installed, is measured side by side; compute-sanitizer is used where it is found
 
 Results, seven files in --out (default $OUT, else "visit"): visit.json, summary.txt, log.txt, clocks.csv, choices.txt (what
 the libraries do best on this chip, for TANDEM_CUDA_CHOICES; a pack can bring that of an earlier visit), measured.json and
-profile.json. They are written anew after each measurement or stage, so what is killed loses the one under way. A stage is
-sound when every program ended well and every test ran and passed; what is not is listed at the end, and the exit code
+profile.json. They are written anew after each measurement or stage, so what is killed loses the one under way. What takes
+longer than its share is cut, and said. A stage is sound when every program ended well and every test ran and passed; what is not is listed at the end, and the exit code
 is then 1. --budget ends a call early: what no time was left for says so. visit.json has, beside all stages, what a file
-of calibration/data/visits holds: gpu_visit_figures.py adds it to one.
+of calibration/data/visits holds: gpu_visit_figures.py adds it to one. `tandem validate --add visit.json` judges predictions
+by what --call multi found.
 """
 import argparse
 import concurrent.futures
@@ -36,7 +38,8 @@ import tempfile
 import time
 
 from gpu_visit_figures import figures, summary
-from gpu_visit_short import SHORT_LIMITS, Short
+from gpu_visit_multi import MULTI_LIMITS, Multi
+from gpu_visit_timed import DOCTOR, LIMITS, Timed
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Batch sizes with which the held-out models of `tandem check --backend cuda` fit in 16 GB.
@@ -46,8 +49,9 @@ MODELS = {"resnet50": 64, "bert-large": 16, "gpt2": 8, "vgg16": 64, "resnet18": 
 CALLS = {"1": ["doctor", "conformance", "train-bf16", "hardware", "train-more"],
          "2": ["doctor", "predict"],
          "3": ["pytorch"],
-         "4": ["schemes", "sharing", "routes", "processes", "gradients", "sanitizer"],
-         "short": ["doctor", *SHORT_LIMITS]}
+         "4": ["schemes", "sharing", "gradients", "sanitizer"],
+         "visit": ["doctor", *LIMITS], "multi": ["doctor", *MULTI_LIMITS]}
+STAGE_LIMITS = {"doctor": DOCTOR, **LIMITS, **MULTI_LIMITS}
 # Two workers that share a GPU, against as many on the processor. Those that wait for nobody end nowhere twice.
 MIXTURE = ("mixtral-8x7b:layers=2,hidden=32,heads=4,kv_heads=2,head_dim=8,feed=64,vocabulary=64,sequence=16,experts=4")
 TINY = "transformer-tiny:hidden=16,heads=2,vocabulary=40,sequence=8"
@@ -66,7 +70,7 @@ SCHEMES = [("allreduce", "digits-mlp", "off", optimizer) for optimizer in
     ("allreduce", TINY, "optimizer"), ("zero:stage=2", TINY, "optimizer+gradients"),
     ("zero:stage=3", TINY, "optimizer+parameters")]
 FREE = ("mode=async", "hogwild", "gossip")
-BUDGET = 560  # seconds a call
+BUDGETS = {"visit": 720, "multi": 640}  # seconds; of other calls 560
 SHARDS = 12  # processes of the conformance tests: their time is compilations of cuDNN's, on one core each
 
 
@@ -140,6 +144,8 @@ def problems(result, name=""):
             for kind in ["skipped", "failed", "unfinished"]:
                 if result[kind]:
                     out.append(f"{name}: {len(result[kind])} of {result['tests']} tests {kind}, first {result[kind][0]}")
+        if "left_out" in result:
+            out.append(f"{name}: time was up before {len(result['left_out'])} of them, first {result['left_out'][0]}")
         for key, value in result.items():
             out += problems(value, f"{name} {key}".strip()) if key != "result" else []
     elif isinstance(result, list):
@@ -164,7 +170,7 @@ class Clocks:
 
     def __init__(self, file):
         self.file, self.child = file, None
-        words = ["nvidia-smi", "--query-gpu=timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu",
+        words = ["nvidia-smi", "--query-gpu=timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu,memory.used",
                  "--format=csv,noheader,nounits", "-lms", "200"]
         try:
             self.child = subprocess.Popen(words, stdout=open(file, "w"), stderr=subprocess.DEVNULL)
@@ -181,10 +187,10 @@ class Clocks:
             try:
                 at = datetime.datetime.strptime(cells[0], "%Y/%m/%d %H:%M:%S.%f").timestamp()
                 if begin <= at <= end and cells[1] == "0":
-                    rows.append([float(c) for c in cells[2:6]])
+                    rows.append([float(c) for c in cells[2:7]])
             except (ValueError, IndexError):
                 continue
-        names = ["sm_mhz", "memory_mhz", "watts", "celsius"]
+        names = ["sm_mhz", "memory_mhz", "watts", "celsius", "memory_mib"]
         return {n: [min(c), statistics.median(c), max(c)] for n, c in zip(names, zip(*rows))} if rows else None
 
     def stop(self):
@@ -193,11 +199,11 @@ class Clocks:
             self.child.wait()
 
 
-class Visit(Short):
+class Visit(Timed, Multi):
     def __init__(self, arguments):
         self.out = pathlib.Path(arguments.out)
         self.out.mkdir(parents=True, exist_ok=True)
-        self.models, self.iterations, self.profile = MODELS, arguments.iterations, arguments.profile
+        self.models, self.iterations, self.profile_name = MODELS, arguments.iterations, arguments.profile
         self.own_models, self.patience = bool(arguments.models), arguments.patience
         if arguments.models:
             self.models = {m: int(b) for m, b in (word.rsplit("=", 1) for word in arguments.models.split(";"))}
@@ -227,6 +233,7 @@ class Visit(Short):
         self.folders = tempfile.TemporaryDirectory(prefix="tandem-visit-")
         self.log = open(self.out / "log.txt", "a")
         self.clocks = Clocks(self.out / "clocks.csv")
+        self.last_clocks = None
 
     def left(self):
         """Seconds: of the stage, or of the visit where that ends earlier."""
@@ -289,12 +296,14 @@ class Visit(Short):
 
     def stage(self, name, work):
         began = time.monotonic()
-        self.until = began + self.patience * SHORT_LIMITS.get(name, 3600)
+        self.until = began + self.patience * STAGE_LIMITS.get(name, 3600)
         try:
             result = work() if self.left() > 5 else {"problem": "no time was left"}
         except Exception as error:  # a stage's failure is its result
             result = {**self.results["stages"].get(name, {}), "problem": f"{type(error).__name__}: {error}"}
         result["stage_seconds"] = round(time.monotonic() - began, 1)
+        if name in STAGE_LIMITS:
+            result["limit_seconds"] = STAGE_LIMITS[name]
         result["problems"] = problems(result, name)
         self.until = self.end
         self.save(name, result)
@@ -406,44 +415,6 @@ class Visit(Short):
             self.save("sharing", out)
         return out
 
-    def alone(self):
-        """What a stage of several GPUs is without them; None with them."""
-        rows = self.results["stages"].get("doctor", {}).get("result") or []
-        gpus = sum(1 for row in rows if isinstance(row, dict) and re.fullmatch(r"GPU\d+", str(row.get("part"))))
-        if gpus == 0:
-            code, text, _ = self.run(["nvidia-smi", "-L"], 20)
-            if code != 0:
-                return {"problem": "neither doctor nor nvidia-smi says how many GPUs there are"}
-            gpus = len(text.strip().splitlines())
-        return {"not_run": "one GPU"} if gpus < 2 else None
-
-    def routes(self):
-        if alone := self.alone():
-            return alone
-        out = {}
-        for route in ["auto", "staged"]:
-            for scheme in ["allreduce", "allreduce:algorithm=ring"]:  # NCCL's, and our own copies
-                out[f"{scheme} {route}"] = self.tandem(
-                    ["run", "--backend", "cuda", "--model", "vgg16", "--batch", 32, "--devices", 2, "--iterations",
-                     self.iterations, "--scheme", scheme, "--route", route, "--format", "json"], 45)
-        return out
-
-    def processes(self):
-        """NCCL over processes against one process with as many threads."""
-        if alone := self.alone():
-            return alone
-        words = ["run", "--backend", "cuda", "--model", "vgg16", "--batch", 32, "--devices", 2, "--format", "json"]
-        out = {"threads": self.tandem(words, 45)}
-        mpirun = shutil.which("mpirun")
-        if mpirun is None:
-            return {**out, "problem": "no mpirun"}
-        code, text, seconds = self.run([mpirun, "--allow-run-as-root", "-np", "2", self.bin / "tandem", *words], 60)
-        try:
-            out["processes"] = {"exit": code, "seconds": seconds, "result": json.loads(text)}
-        except ValueError:
-            out["processes"] = {"exit": code, "seconds": seconds, "problem": text[-2000:] or "see log.txt"}
-        return out
-
     def measured_profile(self, precisions, limit, **env):
         """measured.json of one worker, and profile.json made of it."""
         measured, profile = self.out / "measured.json", self.out / "profile.json"
@@ -465,10 +436,6 @@ class Visit(Short):
     def predict(self):
         out = self.measured_profile("bf16,fp32,tf32", 330)
         self.save("predict", out)
-        measured = self.out / "measured.json"
-        text = measured.read_text() if measured.exists() else ""
-        if '"library_seconds"' in text:  # several GPUs: NCCL's own estimates beside the measured times
-            out["collectives"] = self.tandem(["collective", "--log", measured, "--format", "json"], 20)
         for precision in ["bf16", "fp32", "tf32"]:
             out[f"check {precision}"] = self.check(precision, self.out / "profile.json", 110)
             self.save("predict", out)
@@ -523,20 +490,20 @@ def main():
     p.add_argument("--out", default=os.environ.get("OUT", "visit"), help="folder for the results (default $OUT or visit)")
     p.add_argument("--choices", metavar="FILE", help="with --pack: choices.txt of an earlier visit to the same kind of chip, "
                    "whose trials are then not made again")
-    p.add_argument("--call", choices=CALLS, help="the stages of one of the four calls, or of the short one")
-    p.add_argument("--budget", type=float, default=0, help=f"seconds for all stages (default {BUDGET} a call)")
+    p.add_argument("--call", choices=CALLS, help="the stages of one call")
+    p.add_argument("--budget", type=float, default=0, help="seconds for all stages (default 720 for visit, 640 for multi, 560 for each of the others)")
     p.add_argument("--only", help="stages by name, comma separated")
-    p.add_argument("--iterations", type=int, help="of each training (default 100, in the short call 40)")
+    p.add_argument("--iterations", type=int, help="of each training (default 100, in the call visit 40)")
     p.add_argument("--models", help="models with their batch, e.g. resnet50=64;gpt2=8")
     p.add_argument("--patience", type=float, default=1, help="programs and stages may take so many times their limits")
-    p.add_argument("--profile", default="h200", help="what the short call judges predictions by (default h200)")
+    p.add_argument("--profile", default="h200", help="what judges predictions where this visit has made no profile (default h200)")
     arguments = p.parse_args()
     if arguments.pack:
         return pack(arguments.pack, arguments.build, arguments.more, arguments.architectures, arguments.choices)
-    calls = [arguments.call] if arguments.call else [c for c in CALLS if c != "short"]
+    calls = [arguments.call] if arguments.call else ["1", "2", "3", "4"]
     names = arguments.only.split(",") if arguments.only else list(dict.fromkeys(n for c in calls for n in CALLS[c]))
-    arguments.iterations = arguments.iterations or (40 if arguments.call == "short" else 100)
-    arguments.budget = arguments.budget or BUDGET * (1 if arguments.only else len(calls))
+    arguments.iterations = arguments.iterations or (40 if arguments.call in BUDGETS else 100)
+    arguments.budget = arguments.budget or (560 if arguments.only else sum(BUDGETS.get(call, 560) for call in calls))
     v = Visit(arguments)
     work = {"train-bf16": lambda: v.train("train-bf16", ["bf16"]),
             "train-more": lambda: v.train("train-more", ["fp32", "tf32", "fp16", "fp8"])}

@@ -27,9 +27,12 @@ def executed(stages):
             inputs = report["inputs"]
             if report["devices"] != 1 or not report.get("samples_per_second") or inputs.get("backend") != "cuda":
                 continue
+            if inputs.get("scheme", "allreduce") != "allreduce" or inputs.get("scheme.accumulate", "1") != "1":
+                continue
             steps = report["iteration_seconds"]
             yield {"model": inputs["model"], "batch": int(inputs["batch_per_device"]), "precision": inputs["precision"],
-                   "samples_per_second": round(report["samples_per_second"], 1),
+                   **{key: value for key, value in found.get("asked", {}).items() if key != "scheme"},
+                   "samples_per_second": round(report["samples_per_second"], 1), **watts(report),
                    **{f"{kind}_seconds": steps[kind] for kind in ["replayed", "eager"] if kind in steps}}
         for case in result.get("cases", []):
             if (case["metric"], case["devices"], case["scheme"]) == ("samples_per_second", 1, "allreduce"):
@@ -40,6 +43,24 @@ def executed(stages):
                 yield {"model": graph["model"], "batch": graph["batch"], "precision": graph["precision"],
                        "samples_per_second": round(graph["batch"] / graph["step_seconds"], 1),
                        "replayed_seconds": graph["step_seconds"]}
+
+
+def watts(report):
+    """{} where no meter was read."""
+    power = report.get("power")
+    return {"watts": round(power["watts_per_device"], 1)} if power else {}
+
+
+def trainings(stages):
+    """Of several GPUs, and what they are measured by: one worker with the same model."""
+    for case, found in stages.get("scaling", {}).items():
+        reports = found.get("result", {}).get("reports", []) if isinstance(found, dict) else []
+        for report in reports:
+            if not report.get("samples_per_second") or report["inputs"].get("backend") != "cuda":
+                continue
+            stale = report.get("staleness")
+            yield {**found["asked"], "devices": report["devices"], "samples_per_second": round(report["samples_per_second"], 1),
+                   **watts(report), **({"staleness": stale["mean"]} if stale else {})}
 
 
 def tested(found, name=""):
@@ -64,19 +85,29 @@ def figures(results):
             if isinstance(row, dict) and "part" in row}
     tests = list(tested(stages))
     machine = "; ".join(said[part] for part in ["GPU0", "CUDA versions"] if part in said)
-    of_torch = ["model", "batch", "precision", "mode", "torch", "step_seconds", "spread", "samples_per_second", "peak_bytes"]
-    return {"machine": machine or results["platform"], "date": results["date"],
+    of_torch = ["model", "batch", "precision", "mode", "torch", "step_seconds", "spread", "samples_per_second", "peak_bytes",
+                "reserved_bytes", "driver_bytes"]
+    several = {"trainings": list(trainings(stages)), "collectives": stages.get("reduced", {}).get("collectives", [])}
+    if "system" in stages.get("wires", {}):
+        several["system"] = stages["wires"]["system"]
+    return {"schema": "tandem-visit-1", "machine": machine or results["platform"], "date": results["date"],
             "conformance": {results["date"]: "; ".join(tests)} if tests else {},
             "tandem": list(executed(stages)),
-            "pytorch": [{key: found[key] for key in of_torch} for found in objects(stages)
-                        if "mode" in found and "step_seconds" in found]}
+            "pytorch": [{key: found[key] for key in of_torch if key in found} for found in objects(stages)
+                        if "mode" in found and "step_seconds" in found],
+            **{key: value for key, value in several.items() if value}}
 
 
 def case_lines(case, value):
     if not isinstance(value, dict):
         return []
     if "samples_per_second" in value:
-        return [f"{case}: {value['samples_per_second']:.1f} samples/s"]
+        version = f", PyTorch {value['torch']}" if "torch" in value else ""
+        return [f"{case}: {value['samples_per_second']:.1f} samples/s{version}"]
+    if "driver_bytes" in value:
+        gib = lambda n: "?" if n is None else f"{n / 2**30:.2f} GiB"
+        return [f"{case}: {gib(value['allocated_bytes'])} allocated, {gib(value['driver_bytes'])} taken on the GPU, "
+                f"{gib(value['predicted_bytes'].get('nvidia_smi'))} predicted of PyTorch"]
     result = value.get("result")
     if not isinstance(result, dict):
         return []
@@ -104,7 +135,8 @@ def summary(results):
             lines.append(f"  {row['part']}: {row.get('found', '')}")
     for name, stage in stages.items():
         verdict = f"{len(stage['problems'])} problem(s)" if stage.get("problems") else "sound"
-        lines.append(f"{name}: {stage.get('stage_seconds', 0)} s, "
+        limit = f" of {stage['limit_seconds']}" if "limit_seconds" in stage else ""
+        lines.append(f"{name}: {stage.get('stage_seconds', 0)}{limit} s, "
                      + (f"not run: {stage['not_run']}" if "not_run" in stage else verdict))
         lines += [f"  {text}" for text in tested(stage, name)]
         for case, value in stage.items():
@@ -119,6 +151,7 @@ def merged(old, new):
     of = lambda row: tuple(row[key] for key in ["model", "batch", "precision", "mode"])
     fresh = {of(row) for row in new["pytorch"]}
     return {**old, "conformance": {**old["conformance"], **new["conformance"]},
+            **{key: new[key] for key in ["trainings", "collectives", "system"] if key in new},
             "tandem": old["tandem"] + [{**row, "kernels": new["date"]} for row in new["tandem"]],
             "pytorch": [row for row in old["pytorch"] if of(row) not in fresh] + new["pytorch"]}
 

@@ -5,7 +5,8 @@
   gpu_visit_torch.py hardware                            copies, products, launches
   gpu_visit_torch.py train MODEL:BATCH:PRECISION:MODE... samples per second of the same models; MODE is eager,
                                                          deterministic (as tandem computes), graphed, compiled,
-                                                         or nchw: eager with images channel by channel
+                                                         or nchw: eager with images channel by channel; recomputed,
+                                                         accumulated (two passes a step), lora (of rank 16): eager
 """
 import gc
 import itertools
@@ -15,6 +16,7 @@ import sys
 import time
 
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 
@@ -91,12 +93,33 @@ def hardware():
     return out
 
 
+class Lora(nn.Module):
+    """A frozen matrix, and two small ones beside it (Hu et al. 2021)."""
+
+    def __init__(self, frozen, rank=16):
+        super().__init__()
+        self.frozen = frozen
+        self.down, self.up = nn.Linear(frozen.in_features, rank, bias=False), nn.Linear(rank, frozen.out_features, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x):
+        return self.frozen(x) + self.up(self.down(x))
+
+
+def with_lora(module):
+    """All learned but the small matrices of its blocks' attention is frozen."""
+    module.requires_grad_(False)
+    for block in module.blocks:
+        block.qkv, block.out = Lora(block.qkv), Lora(block.out)
+    return module
+
+
 class Block(nn.Module):
     """A transformer block of models/families: norm in front of each half (GPT) or behind it (BERT)."""
 
     def __init__(self, hidden, heads, causal):
         super().__init__()
-        self.heads, self.causal = heads, causal
+        self.heads, self.causal, self.recomputed = heads, causal, False
         self.norm1, self.norm2, self.drop = nn.LayerNorm(hidden), nn.LayerNorm(hidden), nn.Dropout(0.1)
         self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
         self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
@@ -111,6 +134,11 @@ class Block(nn.Module):
         return self.drop(self.down(nn.functional.gelu(self.up(h))))
 
     def forward(self, h):
+        if self.recomputed:
+            return torch.utils.checkpoint.checkpoint(self.compute, h, use_reentrant=False)
+        return self.compute(h)
+
+    def compute(self, h):
         if self.causal:
             h = h + self.attend(self.norm1(h))
             return h + self.widen(self.norm2(h))
@@ -185,21 +213,31 @@ def train(model, batch, precision, mode):
     torch.cuda.reset_peak_memory_stats()
     with torch.device("cuda"):  # where millions of random numbers are drawn in no time
         module, x, y = make(model, batch)
+        module = with_lora(module) if mode == "lora" else module
+    for part in module.modules():
+        if isinstance(part, Block):
+            part.recomputed = mode == "recomputed"
     module.train()
     if x.dim() == 4 and mode != "nchw":
         module = module.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9)
+    optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=1e-4, momentum=0.9)
     forward = torch.compile(module) if mode == "compiled" else module
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
 
-    def step():
-        optimizer.zero_grad(set_to_none=True)
+    passes = 2 if mode == "accumulated" else 1
+
+    def one_pass():
         # Casts are not kept between passes: in a captured graph they would be of no later weights.
         with torch.autocast("cuda", half or torch.bfloat16, enabled=half is not None, cache_enabled=mode != "graphed"):
             logits = forward(x)
             loss = nn.functional.cross_entropy(logits.flatten(0, -2), y.flatten())
         # As a gradient scaler multiplies in fp16, but for its search for overflow.
         (loss * 1024 if precision == "fp16" else loss).backward()
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        for _ in range(passes):
+            one_pass()
         optimizer.step()
 
     began = time.perf_counter()
@@ -224,9 +262,11 @@ def train(model, batch, precision, mode):
         torch.cuda.synchronize()
         times.append((time.perf_counter() - began) / steps)
     median = statistics.median(times)
+    free, total = torch.cuda.mem_get_info()  # cudaMemGetInfo's, of all programs on this GPU
     return {"model": model, "batch": batch, "precision": precision, "mode": mode, "torch": torch.__version__,
-            "step_seconds": median, "spread": (max(times) - min(times)) / median, "samples_per_second": batch / median,
-            "peak_bytes": torch.cuda.max_memory_allocated(), "warm_seconds": warm}
+            "step_seconds": median, "spread": (max(times) - min(times)) / median, "samples_per_second": passes * batch / median,
+            "peak_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved(),
+            "driver_bytes": total - free, "warm_seconds": warm}
 
 
 def main(words):

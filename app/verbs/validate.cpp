@@ -9,6 +9,7 @@
 
 #include "app/analysis/asking.h"
 #include "app/analysis/records_text.h"
+#include "app/analysis/visit_text.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "base/json.h"
@@ -99,6 +100,20 @@ int put_regret(const Arguments& arguments, int threads) {
 constexpr std::string_view kOfRecords[] = {
     "model", "system", "scheme", "precision", "optimizer", "recipe", "profile", "collective-profile", "set"};
 
+/// What several GPUs did. Its trainings are known: only on what, and by whose kernels, may be said.
+int put_visits(const Arguments& arguments, const Values& given, bool all) {
+  if (!all) throw UsageError("--add takes records or visits, not both at once");
+  for (const std::string_view option : kOfRecords) {
+    if (given.has(option) && option != "system" && option != "profile")
+      refuse_option(option, "goes with records; a visit says what was trained");
+  }
+  std::vector<VisitJudged> judged;
+  for (const std::string& file : arguments.words()) judged.push_back(judge_visit(file, given));
+  const bool csv = arguments.choice("format", "md", {"md", "csv"}) == "csv";
+  put_result(arguments, csv ? visits_judged_csv(judged) : visits_judged_markdown(judged));
+  return 0;
+}
+
 int put_records(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "md", {"md", "csv"});
   if (arguments.words().empty())
@@ -107,6 +122,9 @@ int put_records(const Arguments& arguments) {
   for (const std::string_view option : kOfRecords) {
     if (arguments.has(option)) given.set(option, arguments.all(option));
   }
+  const std::vector<std::string>& files = arguments.words();
+  const auto visits = std::count_if(files.begin(), files.end(), is_visit);
+  if (visits > 0) return put_visits(arguments, given, visits == std::ssize(files));
   const auto rows = validate_records(arguments.words(), given, hooks(arguments));
   put_result(arguments, format == "csv" ? records_csv(rows) : records_markdown(rows));
   return 0;
@@ -179,7 +197,9 @@ int run_validate(const Arguments& arguments) {
 void register_validate(Registry<Verb>& registry) {
   std::vector<Option> flags = {
       {"add", "",
-       "instead: predictions against records of tandem.record (FILE...), which may be of any machine"},
+       "instead: predictions against records of tandem.record, or visits of gpu_visit.py --call multi "
+       "(FILE...), "
+       "which may be of any machine"},
       {"format", "md|json", "default md; with --add md or csv"},
       {"threads", "N", "default: one per processor; the result does not depend on it"},
       {"pairs", "md|csv", "only the section about boards that differ in one thing, or its rows"},

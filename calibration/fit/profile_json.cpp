@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include "base/json_writer.h"
+#include "topologies/devices/named_device.h"
 
 namespace tandem::calibration {
 
@@ -40,6 +41,9 @@ JsonWriter head(const ProfileEstimates& p) {
                   {"versions", p.versions},
                   {"data", fmt::format("{:016x}", p.data)},
                   {"cores", p.cores}};
+  const bool gpu = !p.copies[static_cast<std::size_t>(CopyWay::to_device)].empty();
+  const std::vector<topologies::Device> alike = topologies::devices_like(p.machine, gpu);
+  if (alike.size() == 1) d["device"] = alike[0].name;
   if (!p.busy.empty()) d["busy"] = p.busy;
   return d;
 }

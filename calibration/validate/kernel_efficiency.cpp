@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "schemes/setup/recipe.h"
 #include "sim/cost/kernel_cost.h"
-#include "topologies/system.h"
+#include "topologies/devices/named_device.h"
 
 namespace tandem::calibration {
 
@@ -22,40 +22,10 @@ constexpr std::string_view kProfileFolder = "calibration/profiles";
 
 double as_real(int64_t n) { return static_cast<double>(n); }
 
-/// How well a machine's description ("NVIDIA H100 PCIe, 114 processors, 1.75 GHz") matches `device`: the
-/// words of the device's name that occur minus those that do not, the multiprocessors, the clock.
-int likeness(const Device& device, const std::string& machine) {
-  const std::vector<std::string> said = lower_words(machine);
-  int out = 0;
-  for (const std::string& word : lower_words(device.name)) {
-    const bool there =
-        std::any_of(said.begin(), said.end(), [&](const std::string& s) { return s.starts_with(word); });
-    out += there ? 1 : -1;
-  }
-  for (std::size_t i = 1; i < said.size(); ++i)
-    out += said[i] == "processors" && said[i - 1] == std::to_string(device.units) ? 1 : 0;
-  return out +
-         (machine.find(fmt::format("{:.2f} GHz", device.boost_mhz / 1000)) != std::string::npos ? 1 : 0);
-}
-
-/// The best matches among devices with the machine's model number as a word of their name.
-std::vector<Device> most_like(const MachineProfile& machine) {
-  std::vector<Device> best;
-  int most = 0;
-  const std::vector<std::string> model = lower_words(machine.model());
-  if (model.size() != 1) return {};
-  for (const SystemEntry& entry : list_devices()) {
-    const std::vector<std::string> words = lower_words(entry.name);
-    if (std::find(words.begin(), words.end(), model[0]) == words.end()) continue;
-    Device d = Device::load(entry.name);
-    if ((d.kind == Device::Kind::gpu) != machine.apart()) continue;
-    const int alike = likeness(d, machine.machine());
-    if (!best.empty() && alike < most) continue;
-    if (alike != most) best.clear();
-    most = alike;
-    best.push_back(std::move(d));
-  }
-  return best;
+/// As the profile says, else those that the machine's words fit.
+std::vector<Device> described(const MachineProfile& machine) {
+  const std::string name = machine.device();
+  return name.empty() ? devices_like(machine.machine(), machine.apart()) : std::vector{Device::load(name)};
 }
 
 /// A worker has one core of a processor, and the memory to itself if the others are idle.
@@ -67,8 +37,9 @@ Device as_a_worker_has(Device device) {
 }
 
 std::string why_none(const MachineProfile& machine, const std::vector<Device>& alike) {
-  if (machine.model().empty()) return "The measured machine's name has no model number";
-  if (alike.empty()) return fmt::format("No device is described with the model number {}", machine.model());
+  if (model_number(machine.machine()).empty()) return "The measured machine's name has no model number";
+  if (alike.empty())
+    return fmt::format("No device is described with the model number {}", model_number(machine.machine()));
   std::vector<std::string> names;
   for (const Device& d : alike) names.push_back(d.name);
   return fmt::format("Several described devices are as like the measured one: {}", fmt::join(names, ", "));
@@ -103,7 +74,7 @@ std::string three(double value) {
 EfficiencyTable kernel_efficiency(const MachineProfile& machine, Precision precision) {
   EfficiencyTable out;
   out.precision = precision;
-  const std::vector<Device> alike = most_like(machine);
+  const std::vector<Device> alike = described(machine);
   if (alike.size() == 1)
     out.device = as_a_worker_has(alike[0]);
   else

@@ -14,6 +14,7 @@
 #include "base/data.h"
 #include "base/json.h"
 #include "calibration/validate/kernel_efficiency.h"
+#include "calibration/validate/visit_predictions.h"
 
 namespace tandem::calibration {
 
@@ -33,14 +34,21 @@ std::vector<std::string> columns_of(const std::set<std::string>& found) {
 }
 
 using Case = std::pair<std::string, int64_t>;  // model, batch
-using VisitRates = std::map<Case, std::map<std::string, double>>;
+struct CaseRates {
+  std::map<std::string, double> columns;
+  std::set<std::string> torch;  ///< PyTorch's versions
+};
+using VisitRates = std::map<Case, CaseRates>;
 
 void read(VisitRates& rates, const Json& list, bool torch) {
   for (const Json& r : list.items()) {
     std::string column = r.at("precision").as_text();
-    if (torch) column = fmt::format("PyTorch {} {}", column, r.at("mode").as_text());
-    rates[{r.at("model").as_text(), r.at("batch").as_int(1)}][column] =
-        r.at("samples_per_second").as_real(0, 1e12);
+    CaseRates& row = rates[{trained_name(r), r.at("batch").as_int(1)}];
+    if (torch) {
+      column = fmt::format("PyTorch {} {}", column, r.at("mode").as_text());
+      row.torch.insert(r.at("torch").as_text());
+    }
+    row.columns[column] = r.at("samples_per_second").as_real(0, 1e12);
   }
 }
 
@@ -78,27 +86,36 @@ std::string visits_markdown() {
       "([calibration/data/visits](calibration/data/visits)): "
       "samples per second of one worker of\nthe executor, on synthetic data, and of PyTorch with the same "
       "model.\n";
-  for (const std::string& name : list_data(kVisits)) {
-    const Json d = Json::load(find_data(kVisits, "visit", name));
+  std::map<std::string, Json> visits;
+  std::string predicted;
+  for (const std::string& name : list_data(kVisits))
+    visits.emplace(name, Json::load(find_data(kVisits, "visit", name)));
+  for (const auto& [name, d] : visits) {
+    if (d.text("schema", "") == kVisitPredictions) {
+      predicted += visit_predictions_markdown(d, visits);
+      continue;
+    }
     VisitRates rates;
     read(rates, d.at("tandem"), false);
     read(rates, d.at("pytorch"), true);
     std::set<std::string> columns_found;
     for (const auto& [of, found] : rates) {
-      for (const auto& [column, rate] : found) columns_found.insert(column);
+      for (const auto& [column, rate] : found.columns) columns_found.insert(column);
     }
     const std::vector<std::string> columns = columns_of(columns_found);
     out += fmt::format("\n### {}\n\n{}; {}.\n\n| model, batch |", name, d.at("machine").as_text(),
                        d.at("date").as_text());
     for (const std::string& column : columns) out += fmt::format(" {} |", column);
-    out += "\n| --- |";
+    out += " PyTorch's version |\n| --- |";
     for (std::size_t i = 0; i < columns.size(); ++i) out += " ---: |";
+    out += " --- |";
     for (const auto& [of, found] : rates) {
       out += fmt::format("\n| {}, {} |", of.first, of.second);
       for (const std::string& column : columns) {
-        const auto at = found.find(column);
-        out += at == found.end() ? " |" : fmt::format(" {:.0f} |", at->second);
+        const auto at = found.columns.find(column);
+        out += at == found.columns.end() ? " |" : fmt::format(" {:.0f} |", at->second);
       }
+      out += found.torch.empty() ? " |" : fmt::format(" {} |", fmt::join(found.torch, ", "));
     }
     out += "\n";
     for (const auto& [visit, found] : d.at("conformance").members())
@@ -106,7 +123,7 @@ std::string visits_markdown() {
     out += "\n";
     if (std::find(profiles.begin(), profiles.end(), name) != profiles.end()) out += kernels_markdown(name);
   }
-  return out;
+  return out + predicted;
 }
 
 }  // namespace tandem::calibration

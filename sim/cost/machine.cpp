@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <boost/math/distributions/normal.hpp>
-#include <cctype>
 #include <cmath>
 #include <map>
 #include <mutex>
 
 #include "base/data.h"
+#include "topologies/devices/named_device.h"
 
 namespace tandem::sim {
 
@@ -99,20 +99,6 @@ std::vector<Precision> measured_precisions(const Json& document) {
 
 namespace {
 
-std::string model_number(const std::string& machine) {
-  std::string word;
-  for (const char c : machine + ' ') {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      word += c;
-      continue;
-    }
-    if (std::count_if(word.begin(), word.end(), [](unsigned char x) { return std::isdigit(x) != 0; }) >= 3)
-      return word;
-    word.clear();
-  }
-  return "";
-}
-
 /// A product has sizes to divide by.
 void check_shape(const Kernel& k, const Json& shape) {
   const auto needs = [&](const char* whose, std::size_t numbers, std::size_t sizes) {
@@ -136,7 +122,7 @@ MachineProfile::MachineProfile(const Json& d, Precision precision) {
   busy_ = d.text("busy", "");
   machine_ = d.text("machine", "");
   date_ = d.text("date", "");
-  model_ = model_number(machine_);
+  device_ = d.text("device", "");
   read_transfers(d);
   read_kernels(measured_in(d, precision));
   read_disturbances(d);
@@ -236,6 +222,12 @@ void MachineProfile::read_disturbances(const Json& d) {
       row.fail(fmt::format("has {} workers on {} cores, not one or two on each", workers, cores_));
     if (workers != cores_) noise_.pop_back();  // of a version that recorded two on each in place of turns
   }
+}
+
+std::string MachineProfile::device() const {
+  if (!device_.empty()) return device_;
+  const std::vector<topologies::Device> alike = topologies::devices_like(machine_, apart());
+  return alike.size() == 1 ? alike[0].name : "";
 }
 
 double MachineProfile::tcp_message(double bytes, double rate) const {

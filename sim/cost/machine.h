@@ -105,8 +105,9 @@ class MachineProfile {
   }
   double error_of_several() const { return error_of_several_; }  ///< what simultaneous workers add to it
   const InputRates& input() const { return input_; }
-  /// Its model number, "H200" or "3090": the first word of the machine's name with three digits; "" without.
-  const std::string& model() const { return model_; }
+  /// Which of topologies/devices it is: as the profile says, else the only one that its words fit; "" where
+  /// none does, or several do. Throws InputError.
+  std::string device() const;
   /// What other programs took while this was measured, in words; "" on a quiet machine.
   const std::string& busy() const { return busy_; }
 
@@ -121,7 +122,7 @@ class MachineProfile {
   static double interpolate(const std::vector<Point>& table, double at);
   int64_t cores_ = 1;
   InputRates input_;
-  std::string machine_, date_, model_, busy_;
+  std::string machine_, date_, device_, busy_;
   std::unique_ptr<KernelNeighbours> kernels_;
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]

@@ -7,12 +7,15 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "base/text.h"
 #include "models/optimizer.h"
 #include "sim/cost/kernel_cost.h"
 #include "sim/cost/limited_clocks.h"
 #include "sim/cost/network_software.h"
+#include "sim/cost/other_chip.h"
+#include "topologies/devices/named_device.h"
 
 namespace tandem::sim {
 
@@ -59,7 +62,7 @@ class StockCosts : public Costs {
         measured_(std::move(measured)),
         step_(measured_ ? moved_in_step(program()) : Bytes{}) {
     recipe_.autocast = recipe_.autocast && in.autocast && !measured_;
-    if (measured_) note_other_device();
+    if (measured_) measured_device_ = measured_->device();
   }
 
   Time task(const Task& task, VertexId at, Site site) override {
@@ -162,8 +165,10 @@ class StockCosts : public Costs {
     return {seconds * under_limit(kernel, at) * compute_scale(), distance};
   }
   CostError error(VertexId at, double distance) override {
+    if (!measured(at)) return {kernel_cost(at).relative_error(), {}, clocks_.speed(at)};
+    const OtherChip* other = other_chip(at);
     return {
-        measured(at) ? measured_->error(distance) : kernel_cost(at).relative_error(), {}, clocks_.speed(at)};
+        std::hypot(measured_->error(distance), other == nullptr ? 0 : other->error()), {}, clocks_.speed(at)};
   }
   /// Steps of each device differ as those of the measured one did.
   std::optional<Disturbance> disturbance(double compute_seconds) const override {
@@ -198,14 +203,6 @@ class StockCosts : public Costs {
   }
 
  private:
-  void note_other_device() {
-    const std::string& device = input().system->device(input().system->accelerator(0)).name;
-    const std::vector<std::string> words = lower_words(device), model = lower_words(measured_->model());
-    if (std::search(words.begin(), words.end(), model.begin(), model.end()) != words.end()) return;
-    extrapolates_.push_back(
-        fmt::format("kernels take what they took on the measured {}, not on {}", measured_->model(), device));
-  }
-
   /// Servers on hosts are described all the same.
   bool measured(VertexId at) const {
     return measured_ && input().system->device(at).kind == Device::Kind::gpu;
@@ -216,10 +213,36 @@ class StockCosts : public Costs {
   double kernel_seconds(const Kernel& kernel, VertexId at, double* distance = nullptr) {
     if (!measured(at)) return kernel_cost(at).seconds(kernel);
     double far = 0;
-    const double seconds = measured_->seconds(kernel, 1, step_, &far);
+    const OtherChip* other = other_chip(at);
+    const double seconds =
+        measured_->seconds(kernel, 1, step_, &far) * (other == nullptr ? 1 : other->ratio(kernel));
     if (far >= KernelNeighbours::kFar) note_far(kernel, extrapolates_);
     if (distance != nullptr) *distance = far;
     return seconds;
+  }
+
+  /// Null: kernels take what they took on the measured GPU.
+  const OtherChip* other_chip(VertexId v) {
+    const Device& here = input().system->device(v);
+    const int32_t model = input().system->info(v).device;
+    const auto found = others_.find(model);
+    if (found != others_.end()) return found->second ? &*found->second : nullptr;
+    std::optional<OtherChip>& other = others_[model];
+    if (measured_device_.empty()) {
+      const std::vector<std::string> words = lower_words(here.name),
+                                     number = lower_words(model_number(measured_->machine()));
+      if (std::search(words.begin(), words.end(), number.begin(), number.end()) == words.end())
+        extrapolates_.push_back(fmt::format("kernels take what they took on the measured {}, not on {}",
+                                            model_number(measured_->machine()), here.name));
+      return nullptr;
+    }
+    const Device there = Device::load(measured_device_);
+    if (same_prices(there, here)) return nullptr;
+    other.emplace(there, here, input().job.precision);
+    extrapolates_.push_back(
+        fmt::format("kernels were measured on {}; for {} their times are scaled by the stock curves of both",
+                    there.name, here.name));
+    return &*other;
   }
 
   const KernelCost& kernel_cost(VertexId v) {
@@ -372,7 +395,9 @@ class StockCosts : public Costs {
   Bytes step_;                                      ///< moved_in_step()
   LimitedClocks clocks_{program(), *input().system};
   Transfer free_ = nothing();
-  std::map<int32_t, KernelCost> kernels_;  ///< by device model
+  std::map<int32_t, KernelCost> kernels_;               ///< by device model
+  std::string measured_device_;                         ///< in topologies/devices; "": not known
+  std::map<int32_t, std::optional<OtherChip>> others_;  ///< by device model
   std::vector<std::string> extrapolates_;
   std::vector<int64_t> pieces_;  ///< per layer: how many gradients its backward makes
 };

@@ -84,6 +84,24 @@ TEST(MachineFit, PricesAGpusProductsAsMeasured) {
   }
 }
 
+/// Where the measured GPU's words fit one described device; what a profile says goes before its words.
+TEST(MachineFit, NamesTheDevice) {
+  Measurements m = made_apart(false);
+  const auto device = [&](const std::string& machine) {
+    m.machine = machine;
+    return Json::parse(fit_machine(m).profile, "profile").text("device", "");
+  };
+  EXPECT_EQ(device("NVIDIA H200, 132 processors, 1.98 GHz"), "h200-sxm");
+  EXPECT_EQ(device("NVIDIA A100"), "") << "four are as like it";
+  EXPECT_EQ(device("somebody's GPU"), "");
+  Json document = Json::parse(fit_machine(m).profile, "profile");
+  EXPECT_EQ(MachineProfile(document).device(), "");
+  document.set("machine", Json::make_text("NVIDIA H200", {}));
+  EXPECT_EQ(MachineProfile(document).device(), "h200-sxm") << "a profile that was made before it said so";
+  document.set("device", Json::make_text("h100-sxm", {}));
+  EXPECT_EQ(MachineProfile(document).device(), "h100-sxm");
+}
+
 TEST(MachineFit, KeepsEveryWayOfCopies) {
   const Measurements m = made_apart(true);
   const std::string text = m.to_json();

@@ -163,9 +163,10 @@ TEST(MachinePredictions, MeasuredKernelsOnADescribedSystem) {
   const auto strange = [&](const char* system) {
     const Report r = predict({"mlp:hidden=320,layers=2", "allreduce", 8}, profile_of(named, "named"),
                              Precision::fp32, system);
-    return std::count_if(
-        r.basis.extrapolates.begin(), r.basis.extrapolates.end(),
-        [](const std::string& note) { return note.find("measured H200, not on v100") != std::string::npos; });
+    return std::count_if(r.basis.extrapolates.begin(), r.basis.extrapolates.end(),
+                         [](const std::string& note) {
+                           return note.find("measured on h200-sxm; for v100") != std::string::npos;
+                         });
   };
   EXPECT_EQ(strange("hgx-h200"), 0);
   EXPECT_EQ(strange("v100-mesh-1ib"), 1);

@@ -16,6 +16,9 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "calibration"))
 import gpu_visit  # noqa: E402
 import gpu_visit_figures  # noqa: E402
+import gpu_visit_multi  # noqa: E402
+import gpu_visit_predict  # noqa: E402
+import gpu_visit_timed  # noqa: E402
 
 GOOD = """[==========] Running 2 tests from 1 test suite.
 [ RUN      ] A.one
@@ -137,10 +140,33 @@ class Figures(unittest.TestCase):
 
     def test_the_summary_has_a_line_for_each(self):
         lines = gpu_visit_figures.summary(self.RESULTS)
-        for text in ["  GPU0: NVIDIA X1\n", "  conformance against-cpu: 4 of 5 tests\n", "  gpt2 tf32 eager: 4.0 samples/s\n",
+        for text in ["  GPU0: NVIDIA X1\n", "  conformance against-cpu: 4 of 5 tests\n", "  gpt2 tf32 eager: 4.0 samples/s, PyTorch 2\n",
                      "  lenet5 bf16 x1: 100.0 samples/s, replayed 80.00 ms, 0 calls refused\n",
                      "  check tf32: mean error 50.0 %, most 75.0 %; 2 of 3 inside their interval\n"]:
             self.assertIn(text, lines)
+
+
+class Predicted(unittest.TestCase):
+    REPORT = {"samples_per_second": 100, "samples_per_second_interval": {"low": 90, "high": 110, "level": 0.9},
+              "memory_bytes_per_device": {"total": 1, "reserved": 2, "nvidia_smi": 3}, "compute_by_kernel": [], "extrapolates": ["far"]}
+
+    def asked(self, report, code=0, errors=""):
+        done = types.SimpleNamespace(returncode=code, stdout=json.dumps({"reports": [report]}), stderr=errors)
+        with unittest.mock.patch.object(subprocess, "run", return_value=done):
+            return gpu_visit_predict.ask("tandem", "h100", ("gpt2", 8, {"adapter": "lora:rank=16"}), "bf16", "h200")
+
+    def test_a_row_has_what_a_visit_judges(self):
+        row = self.asked({**self.REPORT, "power": {"watts_per_device": 500, "interval": {"low": 400, "high": 600}}})
+        self.assertEqual([row[key] for key in ["system", "model", "batch", "precision", "profile", "low", "high"]],
+                         ["h100", "gpt2", 8, "bf16", "h200", 90, 110])
+        self.assertEqual((row["options"], row["watts"]), ({"adapter": "lora:rank=16"}, {"mean": 500, "low": 400, "high": 600}))
+        self.assertIn("--system dgx-h100 --devices 1 --model gpt2 --batch 8 --adapter lora:rank=16", row["command"])
+        self.assertNotIn("watts", self.asked(self.REPORT))
+
+    def test_formats_without_kernels_are_left_to_the_stock_curves(self):
+        self.assertIsNone(self.asked({}, 3, "kernels were measured in bf16 alone, not in fp8"))
+        with self.assertRaises(SystemExit):
+            self.asked({}, 3, "no such model")
 
 
 class InTheBackground(unittest.TestCase):
@@ -165,7 +191,7 @@ gpu_visit.main()
             self.assertEqual(found["stages"]["doctor"]["problems"], ["doctor: out of time"])
 
 
-class ShortCall(unittest.TestCase):
+class Stages(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -183,20 +209,27 @@ class ShortCall(unittest.TestCase):
 
     def test_every_stage_is_there(self):
         v = self.visit()
-        for name in gpu_visit.CALLS["short"]:
-            self.assertTrue(callable(getattr(v, name.replace("-", "_"))), name)
+        for call in ["visit", "multi"]:
+            for name in gpu_visit.CALLS[call]:
+                self.assertTrue(callable(getattr(v, name.replace("-", "_"))), name)
+
+    def test_shares_add_up_to_the_call(self):
+        for call, budget in gpu_visit.BUDGETS.items():
+            self.assertLessEqual(sum(gpu_visit.STAGE_LIMITS[name] for name in gpu_visit.CALLS[call]), budget)
+        self.assertEqual(gpu_visit.BUDGETS["visit"], 12 * 60)
 
     def test_a_stage_ends_at_its_limit(self):
         v = self.visit()
-        with unittest.mock.patch.dict(gpu_visit.SHORT_LIMITS, {"again": 10}):
-            v.stage("again", lambda: {"left": v.left()})
-        self.assertTrue(9 < v.results["stages"]["again"]["left"] <= 10)
+        with unittest.mock.patch.dict(gpu_visit.STAGE_LIMITS, {"profile": 10}):
+            v.stage("profile", lambda: {"left": v.left()})
+        self.assertTrue(9 < v.results["stages"]["profile"]["left"] <= 10)
+        self.assertIn("profile: 0.0 of 10 s, sound\n", gpu_visit_figures.summary(v.results))
         self.assertGreater(v.left(), 90)
 
     def test_each_stage_leaves_its_files(self):
         v = self.visit()
         self.choices.write_text("a choice")
-        v.stage("again", lambda: {"a": trained("a", 8, "bf16", 80)})
+        v.stage("predicted", lambda: {"a": trained("a", 8, "bf16", 80)})
         self.assertEqual({f.name for f in self.out.iterdir()} - {"clocks.csv"}, {"visit.json", "summary.txt", "log.txt", "choices.txt"})
         self.assertEqual(json.loads((self.out / "visit.json").read_text())["tandem"][0]["model"], "a")
         self.assertIn("80.0 samples/s", (self.out / "summary.txt").read_text())
@@ -212,25 +245,62 @@ class ShortCall(unittest.TestCase):
             self.visit()
             self.assertEqual(self.choices.read_text(), "packed, and found")
 
+    def test_what_no_time_was_left_for_is_said_and_what_came_is_kept(self):
+        v = self.visit()
+        clock = iter([100, 100, 2])
+        v.left = lambda: next(clock)
+        v.stage("predicted", lambda: v.each("predicted", {"a bf16": ("a",), "b bf16": ("b",), "c bf16": ("c",)}, lambda m: {"exit": 0}))
+        found = v.results["stages"]["predicted"]
+        self.assertEqual((found["a bf16"], found["left_out"]), ({"exit": 0}, ["b bf16", "c bf16"]))
+        self.assertEqual(found["problems"], ["predicted: time was up before 2 of them, first b bf16"])
+        self.assertIn("PROBLEM predicted: time was up before 2 of them", gpu_visit_figures.summary(v.results))
+
     def test_models_are_judged_by_the_profile_that_was_just_measured(self):
         v = self.visit("a=8;b=4")
         asked = []
         v.measured_profile = lambda precisions, limit, **env: asked.append(precisions) or {}
         v.check = lambda precision, profile, limit, **env: asked.append((precision, profile)) or {"exit": 0}
-        self.assertEqual(list(v.again()), ["check fp32"])
-        v.shared()
-        self.assertEqual(asked, ["fp32,bf16", ("fp32", self.out / "profile.json"), ("bf16", self.out / "profile.json")])
+        v.profile()
+        self.assertEqual(list(v.judged()), ["check bf16", "check fp32", "check tf32"])
+        (self.out / "profile.json").write_text("{}")
+        v.judged()
+        self.assertEqual(asked[:2], ["bf16,fp32,tf32", ("bf16", "h200")])
+        self.assertEqual(asked[-1], ("tf32", self.out / "profile.json"))
 
-    def test_pytorch_trains_each_model_graphed_before_eager(self):
+    def test_what_was_predicted_is_run_the_most_telling_first(self):
+        v = self.visit()
+        asked = []
+        v.tandem = lambda words, limit, **env: asked.append([str(w) for w in words]) or {"exit": 0}
+        rows = v.predicted()
+        self.assertEqual(len(rows), len(gpu_visit_predict.TRAININGS) * 4)
+        self.assertEqual(rows["gpt2-medium --adapter lora:rank=16 bf16"]["asked"], {
+            "model": "gpt2-medium", "batch": 4, "options": {"adapter": "lora:rank=16"}, "precision": "bf16"})
+        self.assertEqual(len(gpu_visit_predict.TRAININGS), 12)
+        self.assertEqual([(m, b) for m, b, _ in gpu_visit_predict.TRAININGS[:8]], list(gpu_visit.MODELS.items()))
+        self.assertIn("lora:rank=16", " ".join(asked[11]))
+        self.assertTrue(all("bf16" in words for words in asked[:12]) and "fp8" in asked[-1])
+
+    def test_memory_is_what_the_driver_counts(self):
+        v = self.visit()
+        of = lambda bytes: {"exit": 0, "result": {"reports": [{"memory_bytes_per_device": bytes}]}}
+        answers = iter([{**of({"total": 5}), "clocks": {"memory_mib": [1, 2, 3]}}, of({"nvidia_smi": 7})])
+        v.tandem = lambda words, limit, **env: next(answers)
+        row = v.remembered("gpt2", 8, "bf16", {"recompute": "blocks"})
+        self.assertEqual(row, {"exit": 0, "allocated_bytes": 5, "predicted_bytes": {"nvidia_smi": 7}, "driver_bytes": 3 * 2**20})
+        v.tandem = lambda words, limit, **env: {"exit": 3, "problem": "no room"}
+        self.assertEqual(v.remembered("gpt2", 8, "bf16", {})["problem"], "no room")
+        self.assertEqual(len(gpu_visit_timed.SETTINGS), 12)
+
+    def test_pytorch_is_asked_for_each_model_and_each_changed_setting(self):
         v = self.visit("a=8;b=4")
         v.torch = lambda words, limit: words
-        self.assertEqual(v.pytorch_more(), ["train", "a:8:fp32:graphed", "a:8:fp32:eager", "b:4:fp32:graphed", "b:4:fp32:eager"])
+        self.assertEqual(v.eager()[:5], ["train", "a:8:bf16:eager", "b:4:bf16:eager", "a:8:fp32:eager", "b:4:fp32:eager"])
+        self.assertIn("gpt2:8:bf16:lora", v.eager())
 
     def test_programs_find_other_lists(self):
         v = self.visit("a=8;b=4")
-        data = pathlib.Path(v.data_with([{"model": "g", "batch": 2}], v.judged())["TANDEM_DATA"])
-        cases = json.loads((data / "calibration/suite/check-gpu.json").read_text())["cases"]
-        self.assertEqual(cases, [{"model": "a", "batch": 8, "iterations": 30}, {"model": "b", "batch": 4, "iterations": 30}])
+        data = pathlib.Path(v.data_with([{"model": "g", "batch": 2}], [{"model": "a"}])["TANDEM_DATA"])
+        self.assertEqual(json.loads((data / "calibration/suite/check-gpu.json").read_text())["cases"], [{"model": "a"}])
         self.assertEqual(json.loads((data / "calibration/suite/suite-gpu.json").read_text())["graphs"], [{"model": "g", "batch": 2}])
         for file in ["models/zoo/lenet5.json", "calibration/profiles/h200.json", "calibration/suite/suite.json"]:
             self.assertTrue((data / file).is_file(), file)
@@ -253,13 +323,52 @@ class ShortCall(unittest.TestCase):
 
     def test_stages_of_several_gpus_say_why_they_are_not_run(self):
         v = self.visit()
-        v.run = lambda words, limit: (127, "", 0)
+        v.run = lambda words, limit, **env: (127, "", 0)
         self.assertIn("how many", v.routes()["problem"])
         v.results["stages"]["doctor"] = {"result": [{"part": "GPU0", "found": "it"}]}
-        v.stage("routes", v.routes)
-        self.assertIn("routes: 0.0 s, not run: one GPU\n", gpu_visit_figures.summary(v.results))
+        for name in gpu_visit.MULTI_LIMITS:
+            v.stage(name, getattr(v, name))
+            self.assertEqual(v.results["stages"][name]["problems"], [])
+        self.assertIn("routes: 0.0 of 90 s, not run: one GPU\n", gpu_visit_figures.summary(v.results))
         v.results["stages"]["doctor"]["result"].append({"part": "GPU1", "found": "another"})
         self.assertIsNone(v.alone())
+
+    def test_several_gpus_leave_rates_staleness_watts_and_sums(self):
+        """Eight GPUs, whose programs are scripted."""
+        v = self.visit()
+        v.results["stages"]["doctor"] = {"result": [{"part": f"GPU{i}", "found": "X"} for i in range(8)]}
+
+        def run(words, limit, **env):
+            words = [str(w) for w in words]
+            if "topo" in words:
+                return 0, "GPU0 GPU1", 1
+            if "import" in words:
+                return 0, json.dumps({"name": "visited"}), 1
+            if "measure" in words:
+                (self.out / "measured.json").write_text(json.dumps({"all_reduce": [{"ranks": 8, "bytes": 1024, "seconds": 1e-5}]}))
+                return 0, "", 1
+            of = lambda flag: words[words.index(flag) + 1]
+            name, _, options = of("--scheme").partition(":") if "--scheme" in words else ("allreduce", "", "")
+            scheme = {"scheme": name, **dict((f"scheme.{o.split('=')[0]}", o.split("=")[1]) for o in options.split(",") if o)}
+            return 0, json.dumps({"reports": [{"devices": int(of("--devices")), "samples_per_second": 100.0, "staleness": {"mean": 1.5},
+                                               "power": {"watts_per_device": 400}, "iteration_seconds": {}, "inputs": {
+                                                   "backend": "cuda", "model": of("--model"), "batch_per_device": of("--batch"),
+                                                   "precision": "bf16", **scheme}}]}), 1
+        v.run = run
+        for name in gpu_visit.MULTI_LIMITS:
+            v.stage(name, getattr(v, name))
+            self.assertEqual([p for p in v.results["stages"][name]["problems"] if "mpirun" not in p], [])
+        found = json.loads((self.out / "visit.json").read_text())
+        self.assertEqual((found["schema"], found["system"]), ("tandem-visit-1", {"name": "visited"}))
+        self.assertEqual(found["collectives"], [{"ranks": 8, "bytes": 1024, "seconds": 1e-5}])
+        rows = found["trainings"]
+        self.assertEqual({row["devices"] for row in rows}, {1, 2, 4, 8})
+        self.assertEqual({row["model"] for row in rows}, set(gpu_visit_multi.MODELS))
+        asynchronous = [row for row in rows if row["scheme"] == "parameter-server:mode=async,server=gpu"]
+        self.assertEqual(len(asynchronous), 16)
+        self.assertEqual((asynchronous[0]["staleness"], asynchronous[0]["watts"]), (1.5, 400))
+        # What one worker reaches with servers is no rate of the executor alone.
+        self.assertEqual(len(found["tandem"]), 4)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ cat > "$work/pack/data/calibration/suite/check-gpu.json" << 'END'
 {"cases": [{"model": "digits-mlp", "batch": 8, "iterations": 30}]}
 END
 # And of the tests of kernels those that take seconds; cuda_kernels_test runs all.
-sed -i 's/^KERNELS = .*/KERNELS = "*ConformanceOfUpdates*:*ConformanceOfDropout*"/' "$work/pack/gpu_visit_short.py"
-sed -i 's/^SANITIZED = .*/SANITIZED = ["_pool", "Compression"]/' "$work/pack/gpu_visit_short.py"
+sed -i 's/^KERNELS = .*/KERNELS = "*ConformanceOfUpdates*:*ConformanceOfDropout*"/' "$work/pack/gpu_visit_timed.py"
+sed -i 's/^SANITIZED = .*/SANITIZED = ["_pool", "Compression"]/' "$work/pack/gpu_visit_timed.py"
 for package in cu13 cudnn nccl; do mkdir -p "$work/site/nvidia/$package/lib"; done
 for file in "$libraries"/lib*.so.*; do
   case $(basename "$file") in
@@ -55,16 +55,17 @@ unshare -m sh -euc '
   models="digits-mlp=8;transformer-tiny:layers=1,hidden=16,heads=2,vocabulary=40,sequence=6=2"
   # Without stages of nothing but tests of kernels.
   OUT="$work/out" python3 pack/gpu_visit.py --budget 3600 --patience 20 --iterations 30 --models "$models" \
-    --only doctor,train-bf16,train-more,predict,schemes,sharing,routes,processes,hardware,pytorch,sanitizer || true
+    --only doctor,train-bf16,train-more,predict,schemes,sharing,hardware,pytorch,sanitizer || true
   # A sanitizer that runs the program stands for the one.
   mkdir -p bin && printf "#!/bin/sh\nshift 4\nexec \"\$@\"\n" > bin/compute-sanitizer && chmod +x bin/compute-sanitizer
-  PATH="$work/bin:$PATH" OUT="$work/short" python3 pack/gpu_visit.py --call short --budget 3600 --patience 20 --iterations 30 \
+  PATH="$work/bin:$PATH" OUT="$work/visit" python3 pack/gpu_visit.py --call visit --budget 3600 --patience 20 --iterations 30 \
     --models "$models" --profile "$work/out/profile.json" || true
+  OUT="$work/multi" python3 pack/gpu_visit.py --call multi --budget 3600 --patience 20 --iterations 30 --models "$models" || true
 '
 python3 - "$work" << 'END'
 import json, os, pathlib, sys
 work = pathlib.Path(sys.argv[1])
-visit, short = (json.loads((work / name / "visit.json").read_text()) for name in ["out", "short"])
+visit, timed, multi = (json.loads((work / name / "visit.json").read_text()) for name in ["out", "visit", "multi"])
 wrong = []
 
 def sound(found, names, expected=()):
@@ -75,21 +76,29 @@ def sound(found, names, expected=()):
 
 # How near predictions come is not judged here: what else runs on this machine disturbs an emulated device.
 judged = [f"check {precision}: exit code 1" for precision in ["bf16", "fp32", "tf32"]]
-sound(visit["stages"], ["train-bf16", "train-more", "predict", "schemes", "sharing", "routes", "processes"], judged)
-sound(short["stages"], ["kernels", "again", "shared", "intervals", "sanitized"], judged)
+sound(visit["stages"], ["train-bf16", "train-more", "predict", "schemes", "sharing"], judged)
+sound(timed["stages"], ["profile", "predicted", "judged", "memory", "shared", "attention", "racecheck"], judged)
+sound(multi["stages"], ["wires", "scaling", "reduced", "routes", "processes"])
+# The clock of the twelve minutes: what each stage took, and what its share is.
+for name, stage in timed["stages"].items():
+    print(f"{name}: {stage['stage_seconds']} s, its share is {stage['limit_seconds']} s"
+          + (f"; cut: {len(stage['left_out'])} left out" if "left_out" in stage else ""))
+print(f"together {sum(stage['stage_seconds'] for stage in timed['stages'].values()):.0f} s")
+if sum(stage["limit_seconds"] for stage in timed["stages"].values()) > 720:
+    wrong.append("visit: shares of more than twelve minutes")
 # What is not here says so.
-for stages, names in [(visit["stages"], ["hardware", "pytorch", "sanitizer"]), (short["stages"], ["pytorch-more"])]:
+for stages, names in [(visit["stages"], ["hardware", "pytorch", "sanitizer"]), (timed["stages"], ["eager"])]:
     wrong += [f"{name}: ran without PyTorch, a toolkit or a GPU, and found nothing wrong" for name in names
               if not stages[name]["problems"]]
 run = visit["stages"]["train-bf16"]["digits-mlp bf16"]["result"]["reports"][0]
 if not run["iteration_seconds"].get("replayed") or not run["iteration_seconds"].get("eager") or not run.get("libraries"):
     wrong.append("train-bf16: no replayed or eager median, or nothing said of libraries")
-for stage, part in [("kernels", "against-cpu"), ("sanitized", "memcheck")]:
-    tests = short["stages"][stage].get(part, {})
+for stage, part in [("attention", "against-cpu"), ("racecheck", "racecheck")]:
+    tests = timed["stages"][stage].get(part, {})
     if not tests.get("tests") or tests["tests"] != tests["passed"]:
         wrong.append(f"{stage}: {tests.get('passed')} of {tests.get('tests')} tests passed")
 # What brings results back takes eight files at most; those that validate reads hold so much.
-for name, found, rates in [("out", visit, {"bf16", "fp16", "fp8", "fp32", "tf32"}), ("short", short, {"bf16", "fp32"})]:
+for name, found, rates in [("out", visit, {"bf16", "fp16", "fp8", "fp32", "tf32"}), ("visit", timed, {"bf16", "fp32", "tf32", "fp8"})]:
     files = sorted(os.listdir(work / name))
     if len(files) > 8 or "visit.json" not in files or "summary.txt" not in files:
         wrong.append(f"{name}: {len(files)} files, {', '.join(files)}")

@@ -538,7 +538,7 @@ TEST(Settings, KernelsOfAnotherModelSaySo) {
     p.profile = "h200";
     const std::vector<std::string> all = simulate(p).basis.extrapolates;
     return std::count_if(all.begin(), all.end(), [](const std::string& note) {
-      return note.find("on the measured H200") != std::string::npos;
+      return note.find("measured on h200-sxm") != std::string::npos;
     });
   };
   EXPECT_EQ(notes_on("h200-sxm"), 0);
