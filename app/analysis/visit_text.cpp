@@ -94,7 +94,7 @@ std::string watts(const VisitJudged& v) {
   Sum sum;
   for (const VisitTraining& t : v.trainings) {
     if (!t.watts || *t.watts <= 0) continue;
-    const auto& power = t.predicted.power;
+    const auto& power = t.predicted.time.power;
     table.add({t.model, t.scheme, std::to_string(t.devices), fmt::format("{:.0f}", *t.watts),
                power ? fmt::format("{:.0f}", power->watts) : "not predicted",
                power ? sum.add(power->watts, *t.watts) : ""});
@@ -150,7 +150,7 @@ std::string visits_judged_csv(const std::vector<VisitJudged>& visits) {
   for (const VisitJudged& v : visits) {
     for (const VisitTraining& t : v.trainings) {
       const auto& rate = t.predicted.rate;
-      const auto& power = t.predicted.power;
+      const auto& power = t.predicted.time.power;
       table.add({v.file, v.system, t.model, t.scheme, std::to_string(t.devices), std::to_string(t.batch),
                  t.precision, exact(t.measured), exact(rate.samples_per_second), exact(rate.interval.low),
                  exact(rate.interval.high), percent(rate.samples_per_second, t.measured),

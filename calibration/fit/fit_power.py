@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fit what accelerators draw, and what a power limit leaves of their speed: figures of topologies/device_power.json.
+"""Fit what accelerators draw, and what a power limit leaves of their speed: figures of topologies/power/devices.json.
 
     python3 calibration/fit/fit_power.py --tandem build/tandem [--check]
 
@@ -31,7 +31,7 @@ import numpy
 from scipy.optimize import least_squares, nnls
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DATA = ROOT / "topologies" / "device_power.json"
+DATA = ROOT / "topologies" / "power" / "devices.json"
 PRODUCTS = {"gemm", "conv", "attention"}
 RATED = {"A40": "a40", "Quadro RTX 6000": "quadro-rtx-6000"}  # files in topologies/devices
 LONG = 4.0       # seconds of a run on the H200

@@ -86,7 +86,7 @@ void add_libraries(std::vector<FittedConstant>& out) {
 
 /// Figures of what devices and machines draw.
 void add_power(std::vector<FittedConstant>& out) {
-  const std::string devices = "topologies/device_power.json", machines = "plan/power/draw.json";
+  const std::string devices = "topologies/power/devices.json", machines = "plan/power/draw.json";
   const std::function<void(const std::string&, const Json&)> add = [&](const std::string& name,
                                                                        const Json& entry) {
     if (const Json* rows = entry.find("rows")) {

@@ -155,7 +155,7 @@ std::string drawn_markdown(const std::vector<PowerRow>& rows) {
   }
   std::string out =
       "\n## Power while training\n\nWatts of a node at the wall, or of one device, against those predicted "
-      "from where the time of a step goes. Figures of `topologies/device_power.json` and "
+      "from where the time of a step goes. Figures of `topologies/power/devices.json` and "
       "`plan/power/draw.json` were fitted to some rows; the others are held out. Where a run logged a lower "
       "rate than is predicted, its devices stood still for the rest: \"at its rate\" takes that into "
       "account.\n\n| rows that | ";

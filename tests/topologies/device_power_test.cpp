@@ -20,13 +20,13 @@ Device limited(const std::string& name, double share) {
   return device;
 }
 
-/// Of data whose figures are those of topologies/device_power.json.
+/// Of data whose figures are those of topologies/power/devices.json.
 double figure(const char* group, const char* name) {
-  const Json document = Json::load(std::string(TANDEM_ROOT) + "/topologies/device_power.json");
+  const Json document = Json::load(std::string(TANDEM_ROOT) + "/topologies/power/devices.json");
   return document.at(group).at(name).at("value").as_real();
 }
 double of_clock(const char* name) {
-  return Json::load(std::string(TANDEM_ROOT) + "/topologies/device_power.json")
+  return Json::load(std::string(TANDEM_ROOT) + "/topologies/power/devices.json")
       .at("clock")
       .at(name)
       .as_real();

@@ -21,7 +21,7 @@ const Json& power_data() {
   static std::mutex mutex;
   static std::map<std::string, Json> known;
   const std::lock_guard lock(mutex);
-  const std::string path = data_root() + "/topologies/device_power.json";
+  const std::string path = data_root() + "/topologies/power/devices.json";
   const auto found = known.find(path);
   if (found != known.end()) return found->second;
   const Json document = Json::load(path);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What accelerators draw by what they do, and how much slower a power limit makes them. Figures are data
-// (topologies/device_power.json), fitted by calibration/fit/fit_power.py.
+// (topologies/power/devices.json), fitted by calibration/fit/fit_power.py.
 //
 //   drawn    = products p + streams s + communicating c + spinning w + standing i, shares of the rated power
 //              times shares of the time; that of kernels (p, s) times the architecture's `scale`
