@@ -106,7 +106,7 @@ std::unique_ptr<Meter> meter_of(const RunPlan& plan) {
   return std::make_unique<Meter>(std::move(gauges), every);
 }
 
-void add_power(const RunPlan& plan, const Meter& meter, const std::vector<Stretch>& ran,
+void add_power(const RunPlan& plan, const Meter& meter, const std::vector<TimeSpan>& ran,
                ExecutionResult& out) {
   Metered found = meter.over(ran);
   if (plan.across_processes()) found = of_all_ranks(found);

@@ -17,7 +17,7 @@ std::unique_ptr<Meter> meter_of(const RunPlan& plan);
 /// device's mean watts times the mean seconds of a step are its joules a step. Of GPUs a note says why there
 /// is no figure. All of several processes call it, and each gets the figures of all; a device that several
 /// of them use counts once.
-void add_power(const RunPlan& plan, const Meter& meter, const std::vector<Stretch>& ran,
+void add_power(const RunPlan& plan, const Meter& meter, const std::vector<TimeSpan>& ran,
                ExecutionResult& out);
 
 }  // namespace tandem::exec

@@ -78,7 +78,7 @@ class Summary {
   }
 
   /// After result(): when the iterations of ExecutionResult::iteration_seconds ran; neighbours are one.
-  const std::vector<Stretch>& counted() const { return counted_; }
+  const std::vector<TimeSpan>& counted() const { return counted_; }
 
  private:
   std::size_t warm() const {
@@ -160,7 +160,7 @@ class Summary {
     const std::size_t first = warm();
     const auto each = static_cast<std::size_t>(plan_.micro_batches());
     std::map<Issued, std::vector<double>> seconds;
-    std::map<Issued, std::vector<Stretch>> times;
+    std::map<Issued, std::vector<TimeSpan>> times;
     for (std::size_t i = first; i + each <= rounds_.size(); i += each) {
       const int64_t before = i == 0 ? begin_ : rounds_[i - 1];
       const Issued how = issued(i, each);
@@ -529,7 +529,7 @@ class Summary {
   int64_t begin_ = 0;
   std::vector<std::vector<int64_t>> ends_;  ///< [worker][iteration]
   std::vector<int64_t> rounds_;             ///< [iteration]: of all together
-  std::vector<Stretch> counted_;
+  std::vector<TimeSpan> counted_;
 };
 
 /// The traffic between nodes, and its transport.

@@ -53,7 +53,7 @@ void add_reading(const TimedReading& r, MeteredDevice& d, PowerSums& sums) {
 
 }  // namespace
 
-MeteredDevice metered(const std::vector<TimedReading>& readings, const std::vector<Stretch>& stretches) {
+MeteredDevice metered(const std::vector<TimedReading>& readings, const std::vector<TimeSpan>& stretches) {
   MeteredDevice out;
   PowerSums sums;
   for (const auto& [from, to] : stretches) {
@@ -144,7 +144,7 @@ void Meter::thin() {
 }
 
 std::string Meter::too_little(const MeteredDevice& device, const Record& record,
-                              const std::vector<Stretch>& stretches) {
+                              const std::vector<TimeSpan>& stretches) {
   if (record.lost()) return fmt::format("{} (after {} readings)", record.problem, record.taken);
   double seconds = 0;
   for (const auto& [from, to] : stretches) seconds += seconds_between(from, to);
@@ -155,7 +155,7 @@ std::string Meter::too_little(const MeteredDevice& device, const Record& record,
   return "";
 }
 
-Metered Meter::over(const std::vector<Stretch>& stretches) const {
+Metered Meter::over(const std::vector<TimeSpan>& stretches) const {
   Metered out{gauges_.source, {}, gauges_.missing};
   const std::string host = host_name();
   for (std::size_t i = 0; i < gauges_.devices.size() && out.missing.empty(); ++i) {

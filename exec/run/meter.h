@@ -15,7 +15,7 @@
 namespace tandem::exec {
 
 /// From and to, as now_ns().
-using Stretch = std::pair<int64_t, int64_t>;
+using TimeSpan = std::pair<int64_t, int64_t>;
 
 /// What the readings of a device within some stretches of time say.
 struct MeteredDevice {
@@ -34,7 +34,7 @@ struct TimedReading {
 };
 /// Of readings in order, without name and seconds. A counter counts between readings of one stretch, if it
 /// never ran backwards.
-MeteredDevice metered(const std::vector<TimedReading>& readings, const std::vector<Stretch>& stretches);
+MeteredDevice metered(const std::vector<TimedReading>& readings, const std::vector<TimeSpan>& stretches);
 
 struct Metered {
   std::string source;                  ///< PowerGauges::source
@@ -58,7 +58,7 @@ class Meter {
 
   void stop();
   /// After stop(). Of a device that was lost meanwhile, or that said too little, that is why none.
-  Metered over(const std::vector<Stretch>& stretches) const;
+  Metered over(const std::vector<TimeSpan>& stretches) const;
 
  private:
   /// Of one gauge.
@@ -75,7 +75,7 @@ class Meter {
   void read_all();
   void thin();
   static std::string too_little(const MeteredDevice& device, const Record& record,
-                                const std::vector<Stretch>& stretches);
+                                const std::vector<TimeSpan>& stretches);
 
   PowerGauges gauges_;
   std::chrono::milliseconds every_;
