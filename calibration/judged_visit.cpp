@@ -21,7 +21,7 @@ namespace tandem::calibration {
 namespace {
 
 constexpr double kMostRate = 1e12, kMostWatts = 1e6, kMostSeconds = 1e6;
-constexpr int64_t kMostDevices = 65536, kMostBytes = int64_t{1} << 50;
+constexpr int64_t kMostOfVisit = 65536, kMostSummed = int64_t{1} << 50;
 
 /// A system that lies in a visit's file, in one of its own for as long as it is asked.
 class SystemOf {
@@ -83,7 +83,7 @@ VisitTraining read_training(const Json& row) {
   out.precision = row.at("precision").as_text();
   out.scheme = row.at("scheme").as_text();
   out.batch = row.at("batch").as_int(1, 1'000'000);
-  out.devices = row.at("devices").as_int(1, kMostDevices);
+  out.devices = row.at("devices").as_int(1, kMostOfVisit);
   out.measured = row.at("samples_per_second").as_real(1e-9, kMostRate);
   if (const Json* mean = row.find("staleness")) out.staleness = mean->as_real(0, 1e9);
   if (const Json* watts = row.find("watts")) out.watts = watts->as_real(0, kMostWatts);
@@ -119,8 +119,8 @@ std::vector<VisitTraining> judge_trainings(const Json& list, const System& syste
 std::vector<VisitAllReduce> judge_all_reduces(const Json& list, const std::string& system) {
   std::map<int64_t, std::map<int64_t, double>> measured;  // devices, bytes: seconds
   for (const Json& row : list.items()) {
-    const int64_t ranks = row.at("ranks").as_int(1, kMostDevices);
-    const auto bytes = static_cast<int64_t>(row.at("bytes").as_real(1, static_cast<double>(kMostBytes)));
+    const int64_t ranks = row.at("ranks").as_int(1, kMostOfVisit);
+    const auto bytes = static_cast<int64_t>(row.at("bytes").as_real(1, static_cast<double>(kMostSummed)));
     const Json& seconds =
         row.find("in_row_seconds") != nullptr ? row.at("in_row_seconds") : row.at("seconds");
     if (ranks > 1) measured[ranks][bytes] = seconds.as_real(1e-12, kMostSeconds);

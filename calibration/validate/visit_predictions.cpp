@@ -12,7 +12,7 @@ namespace tandem::calibration {
 
 namespace {
 
-constexpr double kMostRate = 1e12, kMostWatts = 1e6, kMostBytes = 1e15;
+constexpr double kMostVisitRate = 1e12, kMostVisitWatts = 1e6, kMostMemory = 1e15;
 constexpr const char* kNotRun = "not yet run";
 
 using Trained = std::tuple<std::string, int64_t, std::string>;  // model and options, batch, precision
@@ -31,8 +31,8 @@ std::map<Trained, Measured> measured_since(const Json& visit, const std::string&
     const std::string at = row.text("kernels", visit.at("date").as_text());
     const bool dated = !at.empty() && std::isdigit(static_cast<unsigned char>(at[0])) != 0;
     if (!dated || at < date) continue;
-    out[trained(row)] = {row.at("samples_per_second").as_real(0, kMostRate),
-                         row.real("watts", 0, 0, kMostWatts)};
+    out[trained(row)] = {row.at("samples_per_second").as_real(0, kMostVisitRate),
+                         row.real("watts", 0, 0, kMostVisitWatts)};
   }
   return out;
 }
@@ -44,8 +44,9 @@ struct Judged {
 };
 
 std::string row_text(const Json& row, const std::map<Trained, Measured>& measured, Judged& judged) {
-  const double rate = row.at("samples_per_second").as_real(0, kMostRate),
-               low = row.at("low").as_real(0, kMostRate), high = row.at("high").as_real(0, kMostRate);
+  const double rate = row.at("samples_per_second").as_real(0, kMostVisitRate),
+               low = row.at("low").as_real(0, kMostVisitRate),
+               high = row.at("high").as_real(0, kMostVisitRate);
   const auto found = measured.find(trained(row));
   const Json* watts = row.find("watts");
   std::string seen = kNotRun, error, drawn;
@@ -61,8 +62,9 @@ std::string row_text(const Json& row, const std::map<Trained, Measured>& measure
   return fmt::format(
       "\n| {}, {} | {} | {} | {:.4g} | {:.4g} to {:.4g} | {} | {} | {} | {} | {:.2f} |", trained_name(row),
       row.at("batch").as_int(1), row.at("precision").as_text(), row.at("profile").as_text(), rate, low, high,
-      seen, error, watts == nullptr ? "" : fmt::format("{:.0f}", watts->at("mean").as_real(0, kMostWatts)),
-      drawn, row.at("memory_bytes").at("nvidia_smi").as_real(0, kMostBytes) / 1024 / 1024 / 1024);
+      seen, error,
+      watts == nullptr ? "" : fmt::format("{:.0f}", watts->at("mean").as_real(0, kMostVisitWatts)), drawn,
+      row.at("memory_bytes").at("nvidia_smi").as_real(0, kMostMemory) / 1024 / 1024 / 1024);
 }
 
 }  // namespace
