@@ -6,7 +6,7 @@ in four formats, on each of two chips, from the kernels that were measured on on
   gpu_visit_predict.py [--program build/tandem] [--out calibration/data/visits/predicted.json]
 
 Commit the file before the visit. A visit's rows of the same model, batch and format judge it: `tandem validate` prints them
-side by side. Rows of a format without measured kernels are priced by the stock curves, and say so ("profile").
+side by side. What was measured in another format or on another chip is scaled by the stock curves, and the row says so ("extrapolates").
 """
 import argparse
 import concurrent.futures

@@ -203,9 +203,9 @@ Report simulate_in_turn(const Request& p) {
 }  // namespace
 
 void check_precision(Precision precision, const Device& device, const std::string& profile) {
-  if (precision != Precision::fp8 || device.peak_at(precision).flops_per_second > 0 ||
-      MachineProfile::find(profile, precision) != nullptr)
-    return;
+  if (precision != Precision::fp8 || device.peak_at(precision).flops_per_second > 0) return;
+  const auto measured = MachineProfile::find(profile, precision);
+  if (measured && measured->format() == precision) return;
   std::string valid;
   for (int i = 0; i < kPrecisions; ++i) {
     const auto q = static_cast<Precision>(i);

@@ -78,13 +78,16 @@ std::vector<std::pair<Precision, const Json*>> parts_of(const Json& d) {
   return out;
 }
 
-/// What was measured in `precision`.
-const Json& measured_in(const Json& d, Precision precision) {
+/// What was measured in `precision`, or in place of fp8 in bf16 if `described`; which of the two.
+std::pair<Precision, const Json*> measured_in(const Json& d, Precision precision, bool described) {
   std::vector<std::string_view> others;
+  const Json* bf16 = nullptr;
   for (const auto& [format, part] : parts_of(d)) {
-    if (format == precision) return *part;
+    if (format == precision) return {format, part};
+    if (format == Precision::bf16) bf16 = part;
     others.push_back(name(format));
   }
+  if (precision == Precision::fp8 && bf16 != nullptr && described) return {Precision::bf16, bf16};
   d.fail(fmt::format("kernels were measured in {} alone, not in {}: tandem measure --precision {}",
                      fmt::join(others, ", "), name(precision), name(precision)));
 }
@@ -124,7 +127,9 @@ MachineProfile::MachineProfile(const Json& d, Precision precision) {
   date_ = d.text("date", "");
   device_ = d.text("device", "");
   read_transfers(d);
-  read_kernels(measured_in(d, precision));
+  const auto [format, kernels] = measured_in(d, precision, apart() && !device().empty());
+  format_ = format;
+  read_kernels(*kernels);
   read_disturbances(d);
 }
 

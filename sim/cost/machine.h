@@ -48,7 +48,7 @@ class MachineProfile {
  public:
   /// Null when the profile is none of a machine (a name in calibration/profiles, or a file of another
   /// schema). Read once per process, name and precision. Throws InputError, also where no kernels were
-  /// measured in that precision: those of another say little.
+  /// measured in that precision: those of another say little (but format()).
   static std::shared_ptr<const MachineProfile> find(const std::string& name_or_file, Precision precision);
   explicit MachineProfile(const Json& document, Precision precision = Precision::fp32);
 
@@ -105,6 +105,9 @@ class MachineProfile {
   }
   double error_of_several() const { return error_of_several_; }  ///< what simultaneous workers add to it
   const InputRates& input() const { return input_; }
+  /// Of its kernels: the one that was asked for, or bf16 where that is fp8, no kernels were measured in it
+  /// and device() is known, so that descriptions can tell the two apart (sim/cost/other_chip.h).
+  Precision format() const { return format_; }
   /// Which of topologies/devices it is: as the profile says, else the only one that its words fit; "" where
   /// none does, or several do. Throws InputError.
   std::string device() const;
@@ -121,6 +124,7 @@ class MachineProfile {
   double idle(const Kernel& kernel, int64_t active, double alone) const;
   static double interpolate(const std::vector<Point>& table, double at);
   int64_t cores_ = 1;
+  Precision format_ = Precision::fp32;
   InputRates input_;
   std::string machine_, date_, device_, busy_;
   std::unique_ptr<KernelNeighbours> kernels_;

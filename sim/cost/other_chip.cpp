@@ -5,9 +5,12 @@
 
 namespace tandem::sim {
 
-OtherChip::OtherChip(const Device& measured, const Device& other, Precision precision)
-    : measured_(measured, precision, "stock", load_recipe("pytorch-channels-last")),
-      other_(other, precision, "stock", load_recipe("pytorch-channels-last")) {}
+OtherChip::OtherChip(const Device& measured, Precision measured_in, const Device& other, Precision precision)
+    : measured_(measured, measured_in, "stock", load_recipe("pytorch-channels-last")),
+      other_(other, precision, "stock", load_recipe("pytorch-channels-last")) {
+  if (precision == Precision::fp8)
+    rest_.emplace(other, Precision::bf16, "stock", load_recipe("pytorch-channels-last"));
+}
 
 bool same_prices(const Device& a, const Device& b) {
   const auto same = [](const auto& x, const auto& y) {

@@ -237,11 +237,18 @@ class StockCosts : public Costs {
       return nullptr;
     }
     const Device there = Device::load(measured_device_);
-    if (same_prices(there, here)) return nullptr;
-    other.emplace(there, here, input().job.precision);
-    extrapolates_.push_back(
-        fmt::format("kernels were measured on {}; for {} their times are scaled by the stock curves of both",
-                    there.name, here.name));
+    const Precision format = measured_->format(), wanted = input().job.precision;
+    if (same_prices(there, here) && format == wanted) return nullptr;
+    other.emplace(there, format, here, wanted);
+    if (format != wanted)
+      extrapolates_.push_back(
+          fmt::format("kernels were measured in {} on {}; in {} on {} their times are scaled by the stock "
+                      "curves of both",
+                      name(format), there.name, name(wanted), here.name));
+    else
+      extrapolates_.push_back(fmt::format(
+          "kernels were measured on {}; for {} their times are scaled by the stock curves of both",
+          there.name, here.name));
     return &*other;
   }
 

@@ -54,7 +54,7 @@ Device faster(double times) {
 }
 
 double ratio(const Device& other, const Kernel& k) {
-  return OtherChip(Device::load("h200-sxm"), other, Precision::fp32).ratio(k);
+  return OtherChip(Device::load("h200-sxm"), Precision::fp32, other, Precision::fp32).ratio(k);
 }
 
 /// But for what multiprocessors themselves move, a few percent of a large kernel, which stay as they are.
@@ -65,6 +65,18 @@ TEST(OtherChip, TwiceTheFiguresAreHalfTheTime) {
   const double streamed = ratio(faster(2), pass_over(int64_t{1} << 32));
   EXPECT_GE(streamed, 0.5);
   EXPECT_LT(streamed, 0.85);
+}
+
+/// Of kernels that were measured in bf16: large products take less long in fp8, all else as long.
+TEST(OtherChip, InFp8OnlyProductsAreFaster) {
+  const Device h200 = Device::load("h200-sxm");
+  const OtherChip chip(h200, Precision::bf16, h200, Precision::fp8);
+  EXPECT_LT(chip.ratio(product(8192)), 0.75);  // casts included
+  EXPECT_GT(chip.ratio(product(8192)), 0.5);
+  EXPECT_DOUBLE_EQ(chip.ratio(pass_over(int64_t{1} << 30)), 1);
+  Kernel logits = product(8192);
+  logits.half = true;
+  EXPECT_DOUBLE_EQ(chip.ratio(logits), 1);
 }
 
 TEST(OtherChip, IsMonotone) {
