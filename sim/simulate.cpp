@@ -205,7 +205,7 @@ Report simulate_in_turn(const Request& p) {
 void check_precision(Precision precision, const Device& device, const std::string& profile) {
   if (precision != Precision::fp8 || device.peak_at(precision).flops_per_second > 0) return;
   const auto measured = MachineProfile::find(profile, precision);
-  if (measured && measured->format() == precision) return;
+  if (measured && measured->origin().format == precision) return;
   std::string valid;
   for (int i = 0; i < kPrecisions; ++i) {
     const auto q = static_cast<Precision>(i);

@@ -122,13 +122,13 @@ void check_shape(const Kernel& k, const Json& shape) {
 
 MachineProfile::MachineProfile(const Json& d, Precision precision) {
   cores_ = d.at("cores").as_int(1, 65536);
-  busy_ = d.text("busy", "");
-  machine_ = d.text("machine", "");
-  date_ = d.text("date", "");
-  device_ = d.text("device", "");
+  origin_.busy = d.text("busy", "");
+  origin_.machine = d.text("machine", "");
+  origin_.date = d.text("date", "");
+  origin_.device = d.text("device", "");
   read_transfers(d);
   const auto [format, kernels] = measured_in(d, precision, apart() && !device().empty());
-  format_ = format;
+  origin_.format = format;
   read_kernels(*kernels);
   read_disturbances(d);
 }
@@ -230,8 +230,8 @@ void MachineProfile::read_disturbances(const Json& d) {
 }
 
 std::string MachineProfile::device() const {
-  if (!device_.empty()) return device_;
-  const std::vector<topologies::Device> alike = topologies::devices_like(machine_, apart());
+  if (!origin_.device.empty()) return origin_.device;
+  const std::vector<topologies::Device> alike = topologies::devices_like(origin_.machine, apart());
   return alike.size() == 1 ? alike[0].name : "";
 }
 

@@ -48,14 +48,14 @@ class MachineProfile {
  public:
   /// Null when the profile is none of a machine (a name in calibration/profiles, or a file of another
   /// schema). Read once per process, name and precision. Throws InputError, also where no kernels were
-  /// measured in that precision: those of another say little (but format()).
+  /// measured in that precision: those of another say little (but Origin::format).
   static std::shared_ptr<const MachineProfile> find(const std::string& name_or_file, Precision precision);
   explicit MachineProfile(const Json& document, Precision precision = Precision::fp32);
 
   int64_t cores() const { return cores_; }
   /// What the profile says that it was measured on, and when.
-  const std::string& machine() const { return machine_; }
-  const std::string& date() const { return date_; }
+  const std::string& machine() const { return origin_.machine; }
+  const std::string& date() const { return origin_.date; }
   const KernelNeighbours& kernels() const { return *kernels_; }
   double kernel_overhead() const { return kernel_overhead_; }  ///< of a kernel in a step besides its own time
   /// All launches of a kernel, in a step that moves `step`, while `active` workers compute. Of more workers
@@ -105,14 +105,18 @@ class MachineProfile {
   }
   double error_of_several() const { return error_of_several_; }  ///< what simultaneous workers add to it
   const InputRates& input() const { return input_; }
-  /// Of its kernels: the one that was asked for, or bf16 where that is fp8, no kernels were measured in it
-  /// and device() is known, so that descriptions can tell the two apart (sim/cost/other_chip.h).
-  Precision format() const { return format_; }
   /// Which of topologies/devices it is: as the profile says, else the only one that its words fit; "" where
   /// none does, or several do. Throws InputError.
   std::string device() const;
-  /// What other programs took while this was measured, in words; "" on a quiet machine.
-  const std::string& busy() const { return busy_; }
+  /// How it was measured.
+  struct Origin {
+    std::string machine, date, device;  ///< as the profile says
+    std::string busy;  ///< what other programs took meanwhile, in words; "" on a quiet machine
+    /// Of the kernels: the one that was asked for, or bf16 where that is fp8, no kernels were measured in it
+    /// and device() is known, so that descriptions can tell the two apart (sim/cost/other_chip.h).
+    Precision format = Precision::fp32;
+  };
+  const Origin& origin() const { return origin_; }
 
  private:
   struct Point {
@@ -124,9 +128,8 @@ class MachineProfile {
   double idle(const Kernel& kernel, int64_t active, double alone) const;
   static double interpolate(const std::vector<Point>& table, double at);
   int64_t cores_ = 1;
-  Precision format_ = Precision::fp32;
   InputRates input_;
-  std::string machine_, date_, device_, busy_;
+  Origin origin_;
   std::unique_ptr<KernelNeighbours> kernels_;
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]

@@ -126,8 +126,8 @@ class MachineCosts : public Costs {
   }
   std::vector<std::string> extrapolates() const override {
     std::vector<std::string> out = extrapolates_;
-    if (!machine_->busy().empty())
-      out.push_back("the profile was measured on a busy machine: " + machine_->busy());
+    if (!machine_->origin().busy.empty())
+      out.push_back("the profile was measured on a busy machine: " + machine_->origin().busy);
     return out;
   }
 

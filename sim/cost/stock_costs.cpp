@@ -237,7 +237,7 @@ class StockCosts : public Costs {
       return nullptr;
     }
     const Device there = Device::load(measured_device_);
-    const Precision format = measured_->format(), wanted = input().job.precision;
+    const Precision format = measured_->origin().format, wanted = input().job.precision;
     if (same_prices(there, here) && format == wanted) return nullptr;
     other.emplace(there, format, here, wanted);
     if (format != wanted)

@@ -367,7 +367,7 @@ TEST(Machine, ErrorsGrowWithTheDistance) {
   EXPECT_DOUBLE_EQ(p.error(0), 0.02);
   EXPECT_DOUBLE_EQ(p.error(2), std::sqrt(0.01 + 0.0004));
   EXPECT_DOUBLE_EQ(p.error_of_several(), 0.04);
-  EXPECT_EQ(p.busy(), "a compiler");
+  EXPECT_EQ(p.origin().busy, "a compiler");
 }
 
 TEST(Machine, RefusesRecordingsThatDoNotAddUp) {
