@@ -57,8 +57,16 @@ std::shared_ptr<const MachineProfile> MachineProfile::find(const std::string& na
   if (found != known.end()) return found->second;
   const Json document = Json::load(find_data("calibration/profiles", "profile", name));
   std::shared_ptr<const MachineProfile> profile;
-  if (document.text("schema", "") == "tandem-profile-1")
-    profile = std::make_shared<MachineProfile>(document, precision);
+  if (document.text("schema", "") == "tandem-profile-1") {
+    const auto has = [formats = measured_precisions(document)](Precision p) {
+      return std::find(formats.begin(), formats.end(), p) != formats.end();
+    };
+    if (precision == Precision::fp8 && !has(precision) && has(Precision::bf16)) {
+      profile = std::make_shared<MachineProfile>(document, Precision::bf16);
+      if (!profile->apart() || profile->device().empty()) profile = nullptr;
+    }
+    if (!profile) profile = std::make_shared<MachineProfile>(document, precision);
+  }
   return known.emplace(std::pair(name, precision), profile).first->second;
 }
 
@@ -78,16 +86,13 @@ std::vector<std::pair<Precision, const Json*>> parts_of(const Json& d) {
   return out;
 }
 
-/// What was measured in `precision`, or in place of fp8 in bf16 if `described`; which of the two.
-std::pair<Precision, const Json*> measured_in(const Json& d, Precision precision, bool described) {
+/// What was measured in `precision`.
+const Json& measured_in(const Json& d, Precision precision) {
   std::vector<std::string_view> others;
-  const Json* bf16 = nullptr;
   for (const auto& [format, part] : parts_of(d)) {
-    if (format == precision) return {format, part};
-    if (format == Precision::bf16) bf16 = part;
+    if (format == precision) return *part;
     others.push_back(name(format));
   }
-  if (precision == Precision::fp8 && bf16 != nullptr && described) return {Precision::bf16, bf16};
   d.fail(fmt::format("kernels were measured in {} alone, not in {}: tandem measure --precision {}",
                      fmt::join(others, ", "), name(precision), name(precision)));
 }
@@ -127,9 +132,8 @@ MachineProfile::MachineProfile(const Json& d, Precision precision) {
   origin_.date = d.text("date", "");
   origin_.device = d.text("device", "");
   read_transfers(d);
-  const auto [format, kernels] = measured_in(d, precision, apart() && !device().empty());
-  origin_.format = format;
-  read_kernels(*kernels);
+  origin_.format = precision;
+  read_kernels(measured_in(d, precision));
   read_disturbances(d);
 }
 

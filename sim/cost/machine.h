@@ -112,8 +112,8 @@ class MachineProfile {
   struct Origin {
     std::string machine, date, device;  ///< as the profile says
     std::string busy;  ///< what other programs took meanwhile, in words; "" on a quiet machine
-    /// Of the kernels: the one that was asked for, or bf16 where that is fp8, no kernels were measured in it
-    /// and device() is known, so that descriptions can tell the two apart (sim/cost/other_chip.h).
+    /// Of the kernels: the one that was asked for. find() gives bf16 where that is fp8, none were measured in
+    /// it and device() is known, so that descriptions can tell the two apart (sim/cost/other_chip.h).
     Precision format = Precision::fp32;
   };
   const Origin& origin() const { return origin_; }

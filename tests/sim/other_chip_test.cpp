@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/json.h"
+#include "models/graph.h"
+#include "schemes/setup/scheme.h"
 #include "sim/cost/machine.h"
 #include "tests/sim/prediction.h"
 
@@ -165,6 +167,18 @@ TEST(OtherChip, ADeviceThatNobodyDescribesIsRefused) {
     FAIL() << "a device that is not there was taken";
   } catch (const InputError& e) {
     EXPECT_THAT(e.what(), HasSubstr("Did you mean h200-sxm"));
+  }
+}
+
+/// Where the H200's kernels would say how fast processors and TPUs are.
+TEST(OtherChip, ThatIsNoGpuIsRefused) {
+  const Graph graph = Graph::load("lenet5");
+  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  for (const char* name : {"skylake-opa", "tpu-v3-pod"}) {
+    const System system = System::load(name);
+    Request p = prediction_of(graph, system, scheme, 1, 8);
+    p.profile = "h200";
+    EXPECT_THROW(simulate(p), InputError) << name;
   }
 }
 
