@@ -150,7 +150,8 @@ bool is_visit(const std::string& file) {
 VisitJudged judge_visit(const std::string& file, const Values& given) {
   const Json visit = Json::load(file);
   const Json *trainings = visit.find("trainings"), *sums = visit.find("collectives");
-  if (trainings == nullptr && sums == nullptr)
+  const auto empty = [](const Json* list) { return list == nullptr || list->items().empty(); };
+  if (empty(trainings) && empty(sums))
     throw InputError(visit.place(),
                      "has nothing of several GPUs: gpu_visit.py --call multi writes \"trainings\" and "
                      "\"collectives\"");

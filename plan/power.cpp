@@ -44,6 +44,9 @@ Draw load_draw() {
   return out;
 }
 
+/// Of an accelerator whose rated power is not known: between a T4 and a GB300, geometric mean in the middle.
+constexpr double kLeastRated = 70, kRated = 310, kMostRated = 1400;
+
 /// What one node of a kind has.
 struct NodeParts {
   double devices = 0;     ///< rated watts of the accelerators
@@ -59,8 +62,10 @@ NodeParts parts_of(const System& system, std::size_t kind) {
     const Vertex& vertex = vertices[local];
     if (vertex.kind == VertexKind::nic) out.adapters += 1;
     if (vertex.device < 0) continue;
-    const double watts = system.devices()[static_cast<std::size_t>(vertex.device)].watts;
+    const Device& device = system.devices()[static_cast<std::size_t>(vertex.device)];
     const bool trains = std::find(accelerators.begin(), accelerators.end(), local) != accelerators.end();
+    const double watts =
+        device.watts <= 0 && trains && device.kind != Device::Kind::cpu ? kRated : device.watts;
     (trains ? out.devices : out.processors) += watts;
   }
   return out;
@@ -68,7 +73,7 @@ NodeParts parts_of(const System& system, std::size_t kind) {
 
 /// Watts of a device that spends its time so; at most what it may draw.
 Estimate draw_of(const Device& device, const topologies::Activity& activity) {
-  if (device.watts <= 0) return 0;
+  if (device.watts <= 0) return {kLeastRated / 4, kRated, kMostRated};
   const topologies::PowerModel model(device);
   const auto [low, high] = model.interval(activity);
   return {low, model.watts(activity), high};

@@ -29,8 +29,9 @@ struct Power {
 /// Of a job while it trains: devices draw by what worker 0 does (TimeShare), and at most their power limit;
 /// those of its nodes that it does not use are idle. `installed`: devices in its nodes, where these are not
 /// filled with all that the system has; unused slots draw nothing. The report must fit, and be of this
-/// system. Models whose kernels are too small to fill a device draw less than this says. O(devices of a node)
-/// for each kind of nodes after the data was read.
+/// system. An accelerator whose rated power is not known draws 18 to 1,400 W. Models whose kernels are too
+/// small to fill a device draw less than this says. O(devices of a node) for each kind of nodes after the
+/// data was read.
 Power power_of(const Report& report, const System& system, std::optional<int64_t> installed = {});
 /// Of nodes that are on and do nothing, with that many devices in them.
 Power idle_power(const System& system, int64_t nodes, std::optional<int64_t> installed = {});

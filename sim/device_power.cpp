@@ -10,6 +10,9 @@ namespace tandem::sim {
 
 namespace {
 
+/// Of worker 0's kernels, what others may have that are faster and wait for it.
+constexpr double kLeastBusy = 0.5;
+
 bool of_products(const std::string& kind) {
   for (int k = 0; k < kKernelKinds; ++k)
     if (name(static_cast<KernelKind>(k)) == kind) return is_product(static_cast<KernelKind>(k));
@@ -60,7 +63,20 @@ std::optional<schemes::DevicePower> device_power(const Report& r, const System& 
   if (activity.sum() <= 0 || r.rate.samples_per_second <= 0) return {};
   schemes::DevicePower out;
   double devices = 0;
-  for (const DeviceSort& sort : device_sorts(system, cluster)) {
+  const std::vector<DeviceSort> sorts = device_sorts(system, cluster);
+  // Others may compute while worker 0 waits, and wait while it computes.
+  const auto name_of = [&](const DeviceSort& sort) { return limited_name(system.device(sort.first)); };
+  const bool differ = !system.faults().empty() ||
+                      std::any_of(sorts.begin(), sorts.end(),
+                                  [&](const DeviceSort& sort) { return name_of(sort) != name_of(sorts[0]); });
+  const topologies::Activity working{.products = activity.products, .streams = activity.streams};
+  const double least = std::min(kLeastBusy, system.speed(system.accelerator(cluster.first)));
+  const topologies::Activity waiting{.products = least * activity.products,
+                                     .streams = least * activity.streams,
+                                     .communicating = activity.communicating,
+                                     .spinning = activity.spinning + (1 - least) * activity.kernels(),
+                                     .standing = activity.standing};
+  for (const DeviceSort& sort : sorts) {
     const Device& device = system.device(sort.first);
     if (device.kind == Device::Kind::cpu || device.watts <= 0) return {};
     const topologies::PowerModel model(device);
@@ -68,8 +84,8 @@ std::optional<schemes::DevicePower> device_power(const Report& r, const System& 
     devices += count;
     out.watts += count * model.watts(activity);
     const auto [low, high] = model.interval(activity);
-    out.low += count * low;
-    out.high += count * high;
+    out.low += count * (differ ? model.interval(waiting).first : low);
+    out.high += count * (differ ? model.interval(working).second : high);
     for (const auto& [name, watts] : parts_of(r, model)) {
       const auto known = std::find_if(out.parts.begin(), out.parts.end(),
                                       [&, &part = name](const auto& p) { return p.first == part; });

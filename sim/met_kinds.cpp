@@ -10,6 +10,7 @@
 #include "base/data.h"
 #include "base/json.h"
 #include "sim/bound/placement.h"
+#include "sim/cost/machine.h"
 
 namespace tandem::sim {
 
@@ -74,18 +75,26 @@ std::vector<std::string> unmet_kinds(const Request& p) {
   const ResolvedScheme& scheme = *p.job.scheme;
   const bool divided =
       scheme.scheme->replica_devices != nullptr && scheme.scheme->replica_devices(scheme.options) > 1;
-  if (divided || p.profile != "stock") return {};
+  if (divided) return {};
+  // A measured GPU knows its own architecture, under the executor.
+  std::string measured;
+  if (p.profile != "stock") {
+    const auto machine = MachineProfile::find(p.profile, p.job.precision);
+    if (machine == nullptr || !machine->apart() || machine->device().empty()) return {};
+    measured = Device::load(machine->device()).architecture;
+  }
   const std::string width(width_of(p.job.precision)), family = family_of(*p.job.graph);
   std::vector<std::string> out;
   const Cluster cluster = grown_cluster(*p.system, p.devices);
   std::set<std::string> architectures;
   for (const DeviceSort& sort : device_sorts(*p.system, cluster))
     architectures.insert(p.system->device(sort.first).architecture);
+  architectures.erase(measured);
   for (const std::string& architecture : architectures) {
     if (!met().families.contains({family, architecture, width}))
       out.push_back(fmt::format("{} in {} on {}", plural(family), in_words(width), printable(architecture)));
   }
-  if (!met().recipes.contains({scheme.recipe.name, width}))
+  if (measured.empty() && !met().recipes.contains({scheme.recipe.name, width}))
     out.push_back(fmt::format("the recipe {} in {}", printable(scheme.recipe.name), in_words(width)));
   return out;
 }

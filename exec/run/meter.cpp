@@ -28,6 +28,7 @@ double seconds_between(int64_t from, int64_t to) { return 1e-9 * static_cast<dou
 /// Sums of a device's readings.
 struct PowerSums {
   double watts = 0, joules = 0, seconds = 0;
+  int64_t told = 0;   ///< readings with watts
   bool grows = true;  ///< the counter
 
   void between(const TimedReading& a, const TimedReading& b) {
@@ -39,10 +40,12 @@ struct PowerSums {
 };
 
 void add_reading(const TimedReading& r, MeteredDevice& d, PowerSums& sums) {
-  const double watts = r.said.watts.value_or(0);
-  sums.watts += watts;
-  d.least = d.readings == 0 ? watts : std::min(d.least, watts);
-  d.most = std::max(d.most, watts);
+  if (r.said.watts) {
+    sums.watts += *r.said.watts;
+    d.least = sums.told == 0 ? *r.said.watts : std::min(d.least, *r.said.watts);
+    d.most = std::max(d.most, *r.said.watts);
+    ++sums.told;
+  }
   d.clock_mhz += r.said.clock_mhz;
   d.memory_mhz += r.said.memory_mhz;
   d.celsius = std::max(d.celsius, r.said.celsius);
@@ -65,7 +68,8 @@ MeteredDevice metered(const std::vector<TimedReading>& readings, const std::vect
     }
   }
   const auto n = static_cast<double>(std::max<int64_t>(1, out.readings));
-  for (double* mean : {&sums.watts, &out.clock_mhz, &out.memory_mhz, &out.by_power, &out.by_heat}) *mean /= n;
+  sums.watts /= static_cast<double>(std::max<int64_t>(1, sums.told));
+  for (double* mean : {&out.clock_mhz, &out.memory_mhz, &out.by_power, &out.by_heat}) *mean /= n;
   out.counter = sums.grows && sums.joules > 0 && sums.seconds > 0;
   out.watts = out.counter ? sums.joules / sums.seconds : sums.watts;
   return out;
@@ -164,6 +168,8 @@ Metered Meter::over(const std::vector<TimeSpan>& stretches) const {
     device.name = fmt::format("{} {}", host, gauges_.devices[i]->name());
     device.seconds = record.seconds / static_cast<double>(std::max<int64_t>(1, record.taken));
     out.missing = too_little(device, record, stretches);
+    if (out.missing.empty() && device.watts <= 0)
+      out.missing = fmt::format("{} says that it draws nothing", device.name);
   }
   if (!out.missing.empty()) out.devices.clear();
   return out;

@@ -5,6 +5,8 @@
 // two devices of one architecture the curves are the same, so that their descriptions alone make the
 // difference: peaks, best products, memory bandwidth, multiprocessors, least time between starts.
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "sim/cost/kernel_cost.h"
 
@@ -25,6 +27,8 @@ class OtherChip {
   /// of a device that was left out of their fit. On devices of one architecture they err in the same
   /// direction, so this is on the safe side.
   double error() const { return other_.relative_error(); }
+  /// What the curves of the other assume, in words.
+  const std::vector<std::string>& extrapolates() const { return other_.extrapolates(); }
 
  private:
   KernelCost measured_, other_;

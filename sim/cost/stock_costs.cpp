@@ -240,6 +240,7 @@ class StockCosts : public Costs {
     const Precision format = measured_->origin().format, wanted = input().job.precision;
     if (same_prices(there, here) && format == wanted) return nullptr;
     other.emplace(there, format, here, wanted);
+    extrapolates_.insert(extrapolates_.end(), other->extrapolates().begin(), other->extrapolates().end());
     if (format != wanted)
       extrapolates_.push_back(
           fmt::format("kernels were measured in {} on {}; in {} on {} their times are scaled by the stock "

@@ -102,6 +102,8 @@ TEST(ValidateVisit, WhatIsWrongIsOneMessage) {
   };
   refused(visit_text(training(1, 1)), "does not say on what", {});
   refused(R"({"schema": "tandem-visit-1", "date": "d"})", "has nothing of several GPUs");
+  refused(R"({"schema": "tandem-visit-1", "date": "d", "trainings": [], "collectives": []})",
+          "has nothing of several GPUs");
   refused(visit_text(R"({"model": "resnet18"})"), "precision");
   refused(visit_text(training(0, 1)), "0 is outside 1 .. 65536");
   refused(visit_text(training(1, -1)), "-1 is outside");

@@ -57,6 +57,20 @@ TEST(Metered, CountsWithinTheStretches) {
   EXPECT_EQ(metered(readings, {}).readings, 0);
 }
 
+/// The first reading of a processor has joules and no watts yet.
+TEST(Metered, DoesNotTakeUnknownWattsForNone) {
+  std::vector<TimedReading> readings;
+  for (int i = 0; i < 20; ++i) {
+    PowerReading said;
+    if (i > 0) said.watts = 50 + i % 2;
+    readings.push_back(at(i, said));
+  }
+  const MeteredDevice d = metered(readings, {{0, 20 * kSecond}});
+  EXPECT_EQ(d.least, 50);
+  EXPECT_EQ(d.most, 51);
+  EXPECT_NEAR(d.watts, 50.5, 0.05);
+}
+
 TEST(Metered, DoesNotTrustACounterThatRunsBackwards) {
   std::vector<TimedReading> readings;
   for (int i = 0; i < 20; ++i) readings.push_back(at(i, {250 + i % 2, i < 12 ? 1000 + 400 * i : 10 * i}));

@@ -91,6 +91,16 @@ TEST(Power, StaysBelowALimit) {
   EXPECT_NEAR(limited("devices.gpu3.power_limit").devices.value, full.devices.value * 7 / 8 + all / 8, 1e-6);
 }
 
+/// It says no watts of TPU v5p: they are not taken for nothing.
+TEST(Power, OfAnUnknownAcceleratorMayBeAnything) {
+  const System system = System::load("tpu-v5p-pod");
+  ASSERT_EQ(system.device(system.accelerator(0)).watts, 0);
+  const Power power = power_of(report_of(4, 1, 0), system);
+  EXPECT_GT(power.devices.value, 4 * 200);
+  EXPECT_LT(power.devices.low, 4 * 70);
+  EXPECT_GT(power.devices.high, 4 * 1000);
+}
+
 TEST(Power, EnergyIsPowerTimesTime) {
   const Power power = power_of(report_of(8, 1, 0), System::load("dgx-h100"));
   EXPECT_DOUBLE_EQ(energy(power, 3600).value, power.wall().value * 3600);

@@ -112,6 +112,16 @@ TEST(PowerOfDevices, IsInTheReport) {
   EXPECT_FALSE(std::any_of(one.time.power->parts.begin(), one.time.power->parts.end(), communication));
 }
 
+/// The same job with a slow device: whichever it is, what the devices draw lies within both intervals.
+TEST(PowerOfDevices, HasAWideIntervalWhereWorkerZeroIsNotLikeOthers) {
+  const Report first = limited({{"faults.gpu0", "0.3"}}, 8), last = limited({{"faults.gpu7", "0.3"}}, 8);
+  ASSERT_TRUE(first.time.power && last.time.power);
+  EXPECT_NEAR(first.rate.samples_per_second / last.rate.samples_per_second, 1, 0.02);
+  EXPECT_GT(first.time.power->watts, last.time.power->watts);
+  EXPECT_LT(first.time.power->low, last.time.power->watts);
+  EXPECT_GT(last.time.power->high, first.time.power->watts);
+}
+
 TEST(PowerOfDevices, OfProcessorsIsNotKnown) {
   const Graph graph = Graph::load("lenet5");
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});

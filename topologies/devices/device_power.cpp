@@ -52,11 +52,11 @@ PowerModel::PowerModel(const Device& device) : rated_(device.watts), limit_(devi
   const Json& data = power_data();
   const Json& levels = data.at("levels");
   levels.only({"products", "streams", "communicating", "spinning", "standing"});
-  products_ = figure(levels.at("products"), 0, 1.2);
-  streams_ = figure(levels.at("streams"), 0, 1.2);
-  communicating_ = figure(levels.at("communicating"), 0, 1.2);
-  spinning_ = figure(levels.at("spinning"), 0, 1.2);
-  standing_ = figure(levels.at("standing"), 0, 1.2);
+  products_ = figure(levels.at("products"), 0.01, 1.2);
+  streams_ = figure(levels.at("streams"), 0.01, 1.2);
+  communicating_ = figure(levels.at("communicating"), 0.01, 1.2);
+  spinning_ = figure(levels.at("spinning"), 0.01, 1.2);
+  standing_ = figure(levels.at("standing"), 0.01, 1.2);
   scale_ = figure_of(data.at("scale"), device.architecture, 0.1, 1.2);
   base_ = figure_of(data.at("base"), device.name, 0, 0.9);
   const Json& clock = data.at("clock");
