@@ -67,7 +67,9 @@ def main():
         rows = list(pool.map(one, cases))
     found = {"schema": "tandem-visit-predictions-1", "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
              "program": version, "profile": PROFILE, "command": "calibration/gpu_visit_predict.py", "rows": rows}
-    pathlib.Path(arguments.out).write_text(json.dumps(found, indent=1) + "\n")
+    head = json.dumps({**found, "rows": []}, indent=1).removesuffix("[]\n}")
+    lines = ",\n".join("  " + json.dumps(row) for row in rows)
+    pathlib.Path(arguments.out).write_text(f"{head}[\n{lines}\n ]\n}}\n")
     print(f"{arguments.out}: {len(rows)} predictions by {version}")
 
 

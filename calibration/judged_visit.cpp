@@ -23,30 +23,26 @@ namespace {
 constexpr double kMostRate = 1e12, kMostWatts = 1e6, kMostSeconds = 1e6;
 constexpr int64_t kMostOfVisit = 65536, kMostSummed = int64_t{1} << 50;
 
-/// A system that lies in a visit's file, in one of its own for as long as it is asked.
-class SystemOf {
+/// The name of a system for predict_collectives(), which takes no other: one that lies in a visit gets a file
+/// of its own for as long.
+class FileOf {
  public:
-  SystemOf(const Json& visit, const Values& given) : name_(given.text("system", "")) {
-    if (!name_.empty()) return;
-    const Json* described = visit.find("system");
-    if (described == nullptr)
-      throw InputError(visit.place(),
-                       "does not say on what: give --system NAME|FILE (tandem list systems; tandem import "
-                       "makes one of nvidia-smi topo -m)");
+  FileOf(const Json* described, const Values& given) : name_(given.text("system", "")) {
+    if (described == nullptr) return;
     const std::string text = JsonWriter(*described).dump(1);
     Hash key;
     key.add(text);
-    const auto folder = std::filesystem::temp_directory_path();
-    name_ = (folder / fmt::format("tandem-visited-{:016x}.json", key.value())).string();
+    name_ = (std::filesystem::temp_directory_path() / fmt::format("tandem-visited-{:016x}.json", key.value()))
+                .string();
     own_ = true;
     write_file(name_, text);
   }
-  ~SystemOf() {
+  ~FileOf() {
     std::error_code none;
     if (own_) std::filesystem::remove(name_, none);
   }
-  SystemOf(const SystemOf&) = delete;
-  SystemOf& operator=(const SystemOf&) = delete;
+  FileOf(const FileOf&) = delete;
+  FileOf& operator=(const FileOf&) = delete;
   const std::string& name() const { return name_; }
 
  private:
@@ -155,19 +151,23 @@ VisitJudged judge_visit(const std::string& file, const Values& given) {
     throw InputError(visit.place(),
                      "has nothing of several GPUs: gpu_visit.py --call multi writes \"trainings\" and "
                      "\"collectives\"");
-  const SystemOf system(visit, given);
   VisitJudged out{printable(file),
                   printable(visit.text("machine", "an unnamed machine")),
                   printable(visit.text("date", "")),
                   {},
                   {},
                   {}};
-  const System described = System::load(system.name());
+  const Json* own = given.has("system") ? nullptr : visit.find("system");
+  if (own == nullptr && !given.has("system"))
+    throw InputError(visit.place(),
+                     "does not say on what: give --system NAME|FILE (tandem list systems; tandem import "
+                     "makes one of nvidia-smi topo -m)");
+  const System described = own != nullptr ? System::from_json(*own) : System::load(given.text("system", ""));
   out.system = described.name();
   if (trainings != nullptr)
     out.trainings =
         judge_trainings(*trainings, described, given.text("profile", std::string(kExecutorProfile)));
-  if (sums != nullptr) out.all_reduces = judge_all_reduces(*sums, system.name());
+  if (sums != nullptr) out.all_reduces = judge_all_reduces(*sums, FileOf(own, given).name());
   return out;
 }
 

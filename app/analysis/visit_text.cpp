@@ -3,16 +3,17 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 #include "app/console/table.h"
 #include "base/units.h"
+#include "calibration/validate/validation_statistics.h"
 
 namespace tandem::app {
 
 namespace {
 
+using calibration::Errors;
 using calibration::VisitAllReduce;
 using calibration::VisitJudged;
 using calibration::VisitTraining;
@@ -20,29 +21,24 @@ using calibration::VisitTraining;
 std::string digits(double value) { return fmt::format("{:.4g}", value); }
 std::string part(double error) { return fmt::format("{:+.1f} %", 100 * error); }
 
-/// Errors of the figures of one table, and how many lie inside their interval.
-struct Sum {
-  int64_t count = 0, intervals = 0, inside = 0;
-  double errors = 0, worst = 0;
-  std::string add(double predicted, double measured) {
-    const double error = predicted / measured - 1;
-    ++count;
-    errors += std::abs(error);
-    if (std::abs(error) > std::abs(worst)) worst = error;
-    return part(error);
+/// Adds a predicted figure, without an interval where `high` is 0; its error in words.
+std::string judged(Errors& errors, double predicted, double measured, double low = 0, double high = 0) {
+  errors.all.push_back(predicted / measured - 1);
+  if (high > 0) {
+    ++errors.intervals;
+    errors.held += low <= measured && measured <= high;
   }
-  void hold(double low, double high, double measured) {
-    ++intervals;
-    inside += low <= measured && measured <= high ? 1 : 0;
-  }
-  std::string text(const char* what) const {
-    if (count == 0) return "";
-    std::string out = fmt::format("\n{} {}: mean error {:.1f} %, worst {}", count, what,
-                                  100 * errors / static_cast<double>(count), part(worst));
-    if (intervals > 0) out += fmt::format("; {} of {} inside the 90 % interval", inside, intervals);
-    return out + ".\n";
-  }
-};
+  return part(errors.all.back());
+}
+
+std::string sum_of(const Errors& errors, const char* what) {
+  if (errors.all.empty()) return "";
+  std::string out = fmt::format("\n{} {}: mean error {:.1f} %, worst {:.1f} %", errors.all.size(), what,
+                                100 * errors.mean(), 100 * errors.quantile(1));
+  if (errors.intervals > 0)
+    out += fmt::format("; {} of {} inside the 90 % interval", errors.held, errors.intervals);
+  return out + ".\n";
+}
 
 std::string rates(const VisitJudged& v) {
   Table table({{"model, batch"},
@@ -54,7 +50,7 @@ std::string rates(const VisitJudged& v) {
                {"error", true},
                {"from one device", true},
                {"error", true}});
-  Sum plain, anchored;
+  Errors plain, anchored;
   for (const VisitTraining& t : v.trainings) {
     const auto& rate = t.predicted.rate;
     std::vector<std::string> cells = {
@@ -64,17 +60,17 @@ std::string rates(const VisitJudged& v) {
         digits(t.measured),
         digits(rate.samples_per_second),
         fmt::format("{} to {}", digits(rate.interval.low), digits(rate.interval.high)),
-        plain.add(rate.samples_per_second, t.measured),
+        judged(plain, rate.samples_per_second, t.measured, rate.interval.low, rate.interval.high),
         t.anchored ? digits(t.anchored->rate.samples_per_second) : "",
-        t.anchored ? anchored.add(t.anchored->rate.samples_per_second, t.measured) : ""};
-    plain.hold(rate.interval.low, rate.interval.high, t.measured);
-    if (t.anchored) anchored.hold(t.anchored->rate.interval.low, t.anchored->rate.interval.high, t.measured);
+        t.anchored ? judged(anchored, t.anchored->rate.samples_per_second, t.measured,
+                            t.anchored->rate.interval.low, t.anchored->rate.interval.high)
+                   : ""};
     table.add(std::move(cells));
   }
   if (table.empty()) return "";
   return "\n## Rates\n\nSamples/s; an error above zero means predicted too fast. From one device: compute "
          "is scaled so that the prediction meets what one device reached.\n\n" +
-         table.markdown() + plain.text("rates") + anchored.text("rates from one device");
+         table.markdown() + sum_of(plain, "rates") + sum_of(anchored, "rates from one device");
 }
 
 std::string staleness(const VisitJudged& v) {
@@ -91,27 +87,26 @@ std::string staleness(const VisitJudged& v) {
 std::string watts(const VisitJudged& v) {
   Table table(
       {{"model"}, {"scheme"}, {"devices", true}, {"measured", true}, {"predicted", true}, {"error", true}});
-  Sum sum;
+  Errors errors;
   for (const VisitTraining& t : v.trainings) {
     if (!t.watts || *t.watts <= 0) continue;
     const auto& power = t.predicted.time.power;
     table.add({t.model, t.scheme, std::to_string(t.devices), fmt::format("{:.0f}", *t.watts),
                power ? fmt::format("{:.0f}", power->watts) : "not predicted",
-               power ? sum.add(power->watts, *t.watts) : ""});
-    if (power && power->high > 0) sum.hold(power->low, power->high, *t.watts);
+               power ? judged(errors, power->watts, *t.watts, power->low, power->high) : ""});
   }
-  return table.empty() ? "" : "\n## Watts of a device\n\n" + table.markdown() + sum.text("figures");
+  return table.empty() ? "" : "\n## Watts of a device\n\n" + table.markdown() + sum_of(errors, "figures");
 }
 
 std::string all_reduces(const VisitJudged& v) {
   Table table({{"devices", true}, {"bytes"}, {"measured", true}, {"predicted", true}, {"error", true}});
-  Sum sum;
+  Errors errors;
   for (const VisitAllReduce& r : v.all_reduces) {
     table.add({std::to_string(r.devices), to_text(Bytes{r.bytes}), to_text(Time::from_seconds(r.measured)),
-               to_text(Time::from_seconds(r.predicted)), sum.add(r.predicted, r.measured)});
-    if (r.high > 0) sum.hold(r.low, r.high, r.measured);
+               to_text(Time::from_seconds(r.predicted)),
+               judged(errors, r.predicted, r.measured, r.low, r.high)});
   }
-  return table.empty() ? "" : "\n## All-reduce\n\n" + table.markdown() + sum.text("times");
+  return table.empty() ? "" : "\n## All-reduce\n\n" + table.markdown() + sum_of(errors, "times");
 }
 
 }  // namespace

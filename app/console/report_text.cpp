@@ -145,9 +145,9 @@ std::string memory_line(const Report& report) {
 std::string power_line(const Report& report) {
   if (!report.fits || !report.time.power) return "";
   const schemes::DevicePower& p = *report.time.power;
+  const bool one = report.setup.devices == 1;
   std::string out =
-      fmt::format("{} draw{} {:.0f} W{}", report.setup.devices == 1 ? "The device" : "Devices",
-                  report.setup.devices == 1 ? "s" : "", p.watts, report.setup.devices == 1 ? "" : " each");
+      fmt::format("{} {:.0f} W{}", one ? "The device draws" : "Devices draw", p.watts, one ? "" : " each");
   if (p.high > 0) out += fmt::format(" ({:.0f} .. {:.0f} W)", p.low, p.high);
   return out + fmt::format(", {:.3g} J per sample, hosts not counted.\n", p.joules_per_sample);
 }

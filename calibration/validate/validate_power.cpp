@@ -82,7 +82,7 @@ std::vector<LimitRow> predict_limits(const Json& row) {
     return std::array<double, 3>{n[0].as_real(1), n[1].as_real(1), n[2].as_real(1e-6)};
   };
   if (under.empty()) row.at("under").fail("needs the figures at rated power at the end");
-  const auto [rated, rated_watts, seconds] = figures(under.back());
+  const double seconds = figures(under.back())[2];
   const Question plain = question_of_row(row);
   const Report full = answers::predict(plain, 1, answers::Depth::rate);
   std::vector<LimitRow> out;
@@ -97,7 +97,6 @@ std::vector<LimitRow> predict_limits(const Json& row) {
     to.model = plain.graph.name();
     to.batch = full.setup.batch_per_device;
     to.limit = limit;
-    to.rated = rated;
     to.held_out = row.find("fitted") == nullptr;
     to.published = seconds / longer;
     to.predicted = limited.rate.samples_per_second / full.rate.samples_per_second;
@@ -129,28 +128,10 @@ std::vector<Json> documents_in(std::string_view folder, const char* what) {
   return out;
 }
 
-/// Watts by where the rows come from, as "| rows | mean error | bias | worst | inside |".
-std::string cells(const Errors& e, bool intervals = true) {
-  if (e.all.empty()) return "| 0 | – | – | – | – |";
-  return fmt::format("| {} | {:.1f} % | {:+.1f} % | {:.1f} % | {} |", e.all.size(), 100 * e.mean(),
-                     100 * e.bias(), 100 * e.quantile(1),
-                     intervals ? fmt::format("{:.0f} %", 100 * e.coverage()) : "–");
-}
-
-constexpr std::string_view kHead =
-    "rows | mean error | bias | worst | inside the interval |\n|---|---:|---:|---:|---:|---:|\n";
-
-template <typename Row>
-void add(Errors& errors, const Row& row) {
-  errors.all.push_back(row.error());
-  ++errors.intervals;
-  errors.held += row.low <= row.published && row.published <= row.high;
-}
-
 std::string drawn_markdown(const std::vector<PowerRow>& rows) {
   Errors held, fitted, held_at_rate, fitted_at_rate;
   for (const PowerRow& r : rows) {
-    add(r.held_out ? held : fitted, r);
+    add_error(r.held_out ? held : fitted, r);
     (r.held_out ? held_at_rate : fitted_at_rate).all.push_back(r.error_at_rate());
   }
   std::string out =
@@ -159,11 +140,11 @@ std::string drawn_markdown(const std::vector<PowerRow>& rows) {
       "`plan/power/draw.json` were fitted to some rows; the others are held out. Where a run logged a lower "
       "rate than is predicted, its devices stood still for the rest: \"at its rate\" takes that into "
       "account.\n\n| rows that | ";
-  out += kHead;
-  out += fmt::format("| are held out {}\n| are held out, at their rate {}\n", cells(held),
-                     cells(held_at_rate, false));
+  out += kErrorHead;
+  out += fmt::format("| are held out {}\n| are held out, at their rate {}\n", worst_cells(held),
+                     worst_cells(held_at_rate));
   out += fmt::format("| figures were fitted to {}\n| figures were fitted to, at their rate {}\n",
-                     cells(fitted), cells(fitted_at_rate, false));
+                     worst_cells(fitted), worst_cells(fitted_at_rate));
   out +=
       "\n| machine | model | devices | of | published | predicted | bounds | error | at its rate | held out "
       "|\n|---|---|---:|---|---:|---:|---:|---:|---:|---|\n";
@@ -184,7 +165,7 @@ std::string limits_markdown(const std::vector<LimitRow>& rows) {
   std::map<std::pair<std::string, double>, Group> limits;
   for (const LimitRow& r : rows) {
     for (Group* group : {&machines[r.machine], &limits[{r.machine, r.limit}]}) {
-      add(group->speeds, r);
+      add_error(group->speeds, r);
       group->watts.all.push_back(r.watts_error());
       group->held_out = r.held_out;
     }
@@ -193,10 +174,10 @@ std::string limits_markdown(const std::vector<LimitRow>& rows) {
       "\n## Power limits\n\nThe speed under a power limit, relative to that at rated power, and the watts "
       "drawn meanwhile, against those predicted of the same model and batch. The clock was fitted to one "
       "machine; the other is held out.\n\n| machine | ";
-  out += kHead;
+  out += kErrorHead;
   for (const auto& [machine, group] : machines)
     out += fmt::format("| {}, speed{} {}\n| {}, watts {}\n", machine, group.held_out ? ", held out" : "",
-                       cells(group.speeds), machine, cells(group.watts, false));
+                       worst_cells(group.speeds), machine, worst_cells(group.watts));
   out +=
       "\n| machine | limit | rows | speed: mean error | bias | watts: mean error | bias |\n"
       "|---|---:|---:|---:|---:|---:|---:|\n";
@@ -232,18 +213,19 @@ std::string power_markdown(const PowerRows& rows) {
 
 std::string power_csv(const PowerRows& rows) {
   std::string out =
-      "machine,model,system,devices,of,limit,held_out,published,predicted,low,high,error_percent,at_rate,"
+      "machine,model,batch,system,devices,of,limit,held_out,published,predicted,low,high,error_percent,at_"
+      "rate,"
       "watts,predicted_watts,source\n";
   for (const PowerRow& r : rows.drawn)
-    out += fmt::format("{},{},{},{},{},,{},{:.6g},{:.6g},{:.6g},{:.6g},{:.2f},{:.6g},{:.6g},{:.6g},{}\n",
+    out += fmt::format("{},{},,{},{},{},,{},{:.6g},{:.6g},{:.6g},{:.6g},{:.2f},{:.6g},{:.6g},{:.6g},{}\n",
                        csv_cell(r.machine), csv_cell(r.model), r.system, r.devices,
                        r.node ? "node" : "device", r.held_out ? "yes" : "no", r.published, r.predicted, r.low,
                        r.high, 100 * r.error(), r.at_rate, r.published, r.predicted, csv_cell(r.source));
   for (const LimitRow& r : rows.limits)
-    out += fmt::format(
-        "{},{},,1,speed at batch {},{:.6g},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.2f},,{:.6g},{:.6g},\n",
-        csv_cell(r.machine), csv_cell(r.model), r.batch, r.limit, r.held_out ? "yes" : "no", r.published,
-        r.predicted, r.low, r.high, 100 * r.error(), r.published_watts, r.predicted_watts);
+    out += fmt::format("{},{},{},,1,speed,{:.6g},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.2f},,{:.6g},{:.6g},\n",
+                       csv_cell(r.machine), csv_cell(r.model), r.batch, r.limit, r.held_out ? "yes" : "no",
+                       r.published, r.predicted, r.low, r.high, 100 * r.error(), r.published_watts,
+                       r.predicted_watts);
   return out;
 }
 

@@ -24,10 +24,10 @@ struct PowerRow {
 
 /// One device under a power limit.
 struct LimitRow {
-  std::string machine, model, source;
+  std::string machine, model;
   int64_t batch = 0;
-  double limit = 0, rated = 0;  ///< watts
-  bool held_out = false;        ///< the clock was not fitted to it
+  double limit = 0;       ///< watts
+  bool held_out = false;  ///< the clock was not fitted to it
   /// Of the speed at rated power. The interval is that of the limit alone.
   double published = 0, predicted = 0, low = 0, high = 0;
   double published_watts = 0, predicted_watts = 0;
@@ -46,8 +46,8 @@ PowerRows validate_power(int threads);
 
 /// Sections of a page of VALIDATION.md.
 std::string power_markdown(const PowerRows& rows);
-/// Every row, all columns, one header line (RFC 4180). Rows of limits have a limit in watts, and shares of
-/// the speed at rated power in place of watts.
+/// Every row, all columns, one header line (RFC 4180). Rows of limits have a batch and a limit in
+/// watts, and are "of" the speed: shares of that at rated power.
 std::string power_csv(const PowerRows& rows);
 
 }  // namespace tandem::calibration

@@ -111,19 +111,6 @@ std::vector<RunRow> validate_runs(int threads) {
 
 namespace {
 
-/// "| 8 | 12.0 % | -3.1 % | 30.2 % | 88 % |".
-std::string run_cells(const Errors& e) {
-  if (e.all.empty()) return "| 0 | – | – | – | – |";
-  return fmt::format("| {} | {:.1f} % | {:+.1f} % | {:.1f} % | {:.0f} % |", e.all.size(), 100 * e.mean(),
-                     100 * e.bias(), 100 * e.quantile(1), 100 * e.coverage());
-}
-
-void add_error(Errors& errors, const RunRow& row) {
-  errors.all.push_back(row.error());
-  ++errors.intervals;
-  errors.held += row.low <= row.published && row.published <= row.high;
-}
-
 std::string hours_text(double hours) { return fmt::format("{:.3g}", hours); }
 
 std::string remarks(const RunRow& r) {
@@ -150,9 +137,9 @@ std::string runs_markdown(const std::vector<RunRow>& rows) {
       "or checkpoints; runs whose hours hold such are shown and not judged. An error above zero means too "
       "many "
       "hours.\n\n| family | ";
-  out += "rows | mean error | bias | worst | inside the interval |\n|---|---:|---:|---:|---:|---:|\n";
-  for (const auto& [family, errors] : families) out += fmt::format("| {} {}\n", family, run_cells(errors));
-  out += fmt::format("| **all** {}\n", run_cells(all));
+  out += kErrorHead;
+  for (const auto& [family, errors] : families) out += fmt::format("| {} {}\n", family, worst_cells(errors));
+  out += fmt::format("| **all** {}\n", worst_cells(all));
   out +=
       "\n| run | devices | system | scheme | published | predicted | 90 % interval | error | remarks |\n"
       "|---|---:|---|---|---:|---:|---:|---:|---|\n";

@@ -233,4 +233,11 @@ std::vector<const ValidationRow*> worst_rows(const std::vector<ValidationRow>& r
   return out;
 }
 
+std::string worst_cells(const Errors& e) {
+  if (e.all.empty()) return "| 0 | – | – | – | – |";
+  return fmt::format("| {} | {:.1f} % | {:+.1f} % | {:.1f} % | {} |", e.all.size(), 100 * e.mean(),
+                     100 * e.bias(), 100 * e.quantile(1),
+                     e.intervals > 0 ? fmt::format("{:.0f} %", 100 * e.coverage()) : "–");
+}
+
 }  // namespace tandem::calibration

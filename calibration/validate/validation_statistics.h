@@ -3,6 +3,7 @@
 // Summary of the validation's rows: errors by group, the aims, the worst rows.
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "calibration/validate/validate.h"
@@ -35,6 +36,18 @@ struct Errors {
   /// Rules, Request, and Estimation", eq. 43): the width, and 20 times the distance outside. Less is better.
   double interval_score() const;
 };
+/// Adds a row with error(), published, low and high.
+template <typename Row>
+void add_error(Errors& errors, const Row& row) {
+  errors.all.push_back(row.error());
+  ++errors.intervals;
+  errors.held += row.low <= row.published && row.published <= row.high;
+}
+/// Heads of the cells below, and the line under a table's first head and these.
+inline constexpr std::string_view kErrorHead =
+    "rows | mean error | bias | worst | inside the interval |\n|---|---:|---:|---:|---:|---:|\n";
+/// "| 8 | 12.0 % | -3.1 % | 30.2 % | 88 % |".
+std::string worst_cells(const Errors& errors);
 using RowFilter = std::function<bool(const ValidationRow&)>;
 Errors speedup_errors(const std::vector<ValidationRow>& rows, const RowFilter& filter);
 Errors rate_errors(const std::vector<ValidationRow>& rows, const RowFilter& filter);

@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <cmath>
 #include <tuple>
 #include <vector>
+
+#include "calibration/validate/validation_statistics.h"
 
 namespace tandem::calibration {
 
@@ -37,13 +38,7 @@ std::map<Trained, Measured> measured_since(const Json& visit, const std::string&
   return out;
 }
 
-/// Mean of absolute errors, and how many rates lie inside their intervals.
-struct Judged {
-  int64_t rows = 0, inside = 0;
-  double errors = 0;
-};
-
-std::string row_text(const Json& row, const std::map<Trained, Measured>& measured, Judged& judged) {
+std::string row_text(const Json& row, const std::map<Trained, Measured>& measured, Errors& judged) {
   const double rate = row.at("samples_per_second").as_real(0, kMostVisitRate),
                low = row.at("low").as_real(0, kMostVisitRate),
                high = row.at("high").as_real(0, kMostVisitRate);
@@ -55,9 +50,9 @@ std::string row_text(const Json& row, const std::map<Trained, Measured>& measure
     seen = fmt::format("{:.4g}", m.rate);
     error = fmt::format("{:+.1f} %", 100 * (rate / m.rate - 1));
     if (m.watts > 0) drawn = fmt::format("{:.0f}", m.watts);
-    ++judged.rows;
-    judged.errors += std::abs(rate / m.rate - 1);
-    judged.inside += low <= m.rate && m.rate <= high ? 1 : 0;
+    judged.all.push_back(rate / m.rate - 1);
+    ++judged.intervals;
+    judged.held += low <= m.rate && m.rate <= high;
   }
   return fmt::format(
       "\n| {}, {} | {} | {} | {:.4g} | {:.4g} to {:.4g} | {} | {} | {} | {} | {:.2f} |", trained_name(row),
@@ -102,13 +97,12 @@ std::string visit_predictions_markdown(const Json& predicted, const std::map<std
         "error | watts | measured watts | GiB |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: "
         "| ---: |",
         system);
-    Judged judged;
+    Errors judged;
     for (const Json* row : rows[system]) out += row_text(*row, measured, judged);
-    out += judged.rows == 0
+    out += judged.all.empty()
                ? fmt::format("\n\nNone of {} rows was run yet.\n", rows[system].size())
                : fmt::format("\n\n{} of {} rows were run: mean error {:.1f} %, {} inside the interval.\n",
-                             judged.rows, rows[system].size(),
-                             100 * judged.errors / static_cast<double>(judged.rows), judged.inside);
+                             judged.all.size(), rows[system].size(), 100 * judged.mean(), judged.held);
   }
   return out;
 }

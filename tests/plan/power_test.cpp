@@ -29,7 +29,8 @@ Report report_of(int64_t devices, double computing, double communicating) {
 TEST(Power, OfABusyH100ServerIsAsMeasured) {
   const System system = System::load("dgx-h100");
   const double busy = power_of(report_of(8, 0.98, 0.01), system).wall().value;
-  EXPECT_NEAR(busy, 7040, 200);  // mean of six runs, to four of which the boards' share was fitted
+  EXPECT_GT(busy, 6859);  // the least and the most of six runs there
+  EXPECT_LT(busy, 7208);
   const double idle = idle_power(system, 1).wall().value;
   EXPECT_NEAR(idle, 2190, 150);
 }

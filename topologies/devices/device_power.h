@@ -42,10 +42,9 @@ class PowerModel {
   /// Watts on average while it does so; 0 where the rated power is not known. Requires that the sum is
   /// positive; the shares are of that.
   double watts(const Activity& activity) const;
-  /// Bounds of the 90 % interval of watts(), which ends at what the device may draw.
+  /// Bounds of the 90 % interval of watts(), narrower for architectures that were measured; it ends at what
+  /// the device may draw.
   std::pair<double, double> interval(const Activity& activity) const;
-  /// Relative standard error of watts(): smaller for architectures that were measured.
-  double relative_error() const { return relative_error_; }
 
   /// The clock, relative to that at rated power, at which the device's limit holds a step whose kernels take
   /// so long for products and for all else at rated power. 1 without a limit, or where it does not bind.
