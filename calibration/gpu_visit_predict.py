@@ -59,7 +59,13 @@ def main():
     p.add_argument("--out", default=str(HERE / "data" / "visits" / "predicted.json"))
     p.add_argument("--trainings", type=int, default=len(TRAININGS), help="the first so many alone")
     arguments = p.parse_args()
-    version = subprocess.run([arguments.program, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    out = pathlib.Path(arguments.out)
+    if not out.parent.is_dir():
+        p.error(f"--out {out}: there is no folder {out.parent}")
+    try:
+        version = subprocess.run([arguments.program, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError) as why:
+        p.error(f"--program {arguments.program}: no tandem ({why}); build it, or name another")
     cases = [(system, training, precision) for system in SYSTEMS for training in TRAININGS[:arguments.trainings]
              for precision in PRECISIONS]
     one = lambda case: ask(arguments.program, *case, PROFILE) or ask(arguments.program, *case, "stock")
@@ -69,8 +75,8 @@ def main():
              "program": version, "profile": PROFILE, "command": "calibration/gpu_visit_predict.py", "rows": rows}
     head = json.dumps({**found, "rows": []}, indent=1).removesuffix("[]\n}")
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    pathlib.Path(arguments.out).write_text(f"{head}[\n{lines}\n ]\n}}\n")
-    print(f"{arguments.out}: {len(rows)} predictions by {version}")
+    out.write_text(f"{head}[\n{lines}\n ]\n}}\n")
+    print(f"{out}: {len(rows)} predictions by {version}")
 
 
 if __name__ == "__main__":

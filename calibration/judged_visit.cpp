@@ -82,7 +82,7 @@ VisitTraining read_training(const Json& row) {
   out.devices = row.at("devices").as_int(1, kMostOfVisit);
   out.measured = row.at("samples_per_second").as_real(1e-9, kMostRate);
   if (const Json* mean = row.find("staleness")) out.staleness = mean->as_real(0, 1e9);
-  if (const Json* watts = row.find("watts")) out.watts = watts->as_real(0, kMostWatts);
+  if (const Json* watts = row.find("watts")) out.watts = watts->as_real(1e-3, kMostWatts);
   return out;
 }
 

@@ -127,7 +127,9 @@ std::vector<std::string> extrapolates(const Request& p, const Bound& bound, cons
   std::set<std::string> seen;
   for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
     const Device& device = p.system->device(sort.first);
-    if (device.peak_at(p.job.precision).flops_per_second > 0 || bound.measured) continue;
+    if (device.peak_at(p.job.precision).flops_per_second > 0) continue;
+    if (bound.measured && device.kind == Device::Kind::cpu)
+      continue;  // as it was measured, whatever computes
     if (!seen.insert(device.name).second) continue;
     out.push_back(fmt::format("{} has no {} arithmetic: computed at its {} rate", device.name,
                               name(p.job.precision), name(device.fp32_products)));

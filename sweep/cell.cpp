@@ -14,6 +14,11 @@ Value bytes_of(const Bytes& bytes) { return bytes.n; }
 /// Nothing where 0 means that it is unknown.
 Value known(int64_t n) { return n == 0 ? Value{} : Value{n}; }
 
+/// Of accelerators whose rated power is known.
+Value of_power(const Report& r, double schemes::DevicePower::*figure) {
+  return r.time.power ? Value{(*r.time.power).*figure} : Value{};
+}
+
 }  // namespace
 
 const std::vector<Figure>& figures() {
@@ -31,6 +36,10 @@ const std::vector<Figure>& figures() {
       {"staleness_mean", "REAL", [](const Report& r, Depth) { return Value{r.staleness.all.mean()}; }},
       {"staleness_max", "INTEGER",
        [](const Report& r, Depth) { return Value{static_cast<int64_t>(r.staleness.all.max())}; }},
+      {"watts_per_device", "REAL",
+       [](const Report& r, Depth) { return of_power(r, &schemes::DevicePower::watts); }},
+      {"joules_per_sample", "REAL",
+       [](const Report& r, Depth) { return of_power(r, &schemes::DevicePower::joules_per_sample); }},
       {"memory_bytes", "INTEGER", [](const Report& r, Depth) { return bytes_of(r.memory.needed()); }, true},
       {"memory_capacity_bytes", "INTEGER", [](const Report& r, Depth) { return known(r.memory.capacity.n); },
        true},

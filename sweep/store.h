@@ -16,7 +16,7 @@
 namespace tandem::sweep {
 
 /// The number of the file's schema: PRAGMA user_version.
-inline constexpr int64_t kSchema = 1;
+inline constexpr int64_t kSchema = 2;
 /// PRAGMA application_id of a sweep's file: "TNDM".
 inline constexpr int64_t kApplication = 0x544e444d;
 

@@ -17,6 +17,10 @@ std::string seconds_to_target(const Report& r) {
   return r.progress && r.progress->seconds ? fmt::format("{:.9g}", *r.progress->seconds) : "";
 }
 
+std::string joules_per_sample(const Report& r) {
+  return r.fits && r.time.power ? fmt::format("{:.9g}", r.time.power->joules_per_sample) : "";
+}
+
 /// A row of csv; fields of a side that does not fit are empty.
 NamedCells csv_row(const ReportPair& pair) {
   const Report &x = pair.a, &y = pair.b;
@@ -58,7 +62,9 @@ NamedCells csv_row(const ReportPair& pair) {
           {"b_staleness_mean", real(y.fits, y.staleness.all.mean())},
           {"b_devices", std::to_string(y.setup.devices)},
           {"a_seconds_to_target", seconds_to_target(x)},
-          {"b_seconds_to_target", seconds_to_target(y)}};
+          {"b_seconds_to_target", seconds_to_target(y)},
+          {"a_joules_per_sample", joules_per_sample(x)},
+          {"b_joules_per_sample", joules_per_sample(y)}};
 }
 
 }  // namespace

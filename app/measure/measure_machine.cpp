@@ -21,6 +21,7 @@
 #include "base/data.h"
 #include "base/statistics.h"
 #include "base/text.h"
+#include "calibration/fit/energy_parts.h"
 #include "exec/comm/collective.h"
 #include "exec/comm/tcp_transport.h"
 #include "exec/device/cores.h"
@@ -291,6 +292,8 @@ void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graph
       add_kernels(r, alone, workers, m.kernels);
       if (workers > 1) m.graphs.back().all_reduce = add_collectives(r, workers, m);
       if (workers == 1 && meters) m.graphs.back().power = drawn(backend, g, m.graphs.back(), stop);
+      if (m.graphs.back().power && !backend.on_processors)
+        m.graphs.back().power->parts = energy_parts(m, index);
       if (save) save(m);
     }
   }

@@ -95,6 +95,19 @@ std::string aims_text(const std::vector<std::pair<std::string, const Report*>>& 
   return out.empty() ? "" : "\n" + out;
 }
 
+/// "Energy per sample: A 0.954 J, B 0.61 J; hosts not counted." Of the most devices of each side; empty where
+/// one does not fit or its power is not known.
+std::string energy_text(const std::vector<const Report*>& sides) {
+  std::string each;
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    const Report& r = *sides[i];
+    if (!r.fits || !r.time.power) return "";
+    each += fmt::format("{}{} {:.3g} J", i == 0 ? "" : ", ", static_cast<char>('A' + i),
+                        r.time.power->joules_per_sample);
+  }
+  return fmt::format("Energy per sample: {}; hosts not counted.\n", each);
+}
+
 /// "B has 2 devices, A 4: a device of B is 1.3 times as fast as one of A."
 std::string unlike_text(const std::vector<OfSeveral>& rows) {
   std::string out;
@@ -158,6 +171,9 @@ std::string rest_of_several(const Comparison& c) {
     for (const auto& of : one.reports) sides.push_back(&of.front());
     if (rest.empty()) rest = samples_text(sides);
   }
+  std::vector<const Report*> most;
+  for (const auto& of : c.answered[0].reports) most.push_back(&of.back());
+  rest += energy_text(most);
   std::vector<std::pair<const Question*, const Report*>> asked;
   for (std::size_t s = 0; s < c.sides.size(); ++s)
     asked.emplace_back(c.answered[0].asked[s], &c.answered[0].reports[s].back());
@@ -191,7 +207,8 @@ std::string pairs_page(const Comparison& c, const std::string& format, int colum
   std::vector<std::pair<std::string, const Report*>> aims;
   for (const ReportPair& pair : c.pairs) aims.insert(aims.end(), {{"A", &pair.a}, {"B", &pair.b}});
   const auto& [x, y, asked_x, asked_y] = c.pairs.front();
-  std::string rest = samples_text({&x, &y}) + format_hints({{asked_x, &x}, {asked_y, &y}});
+  std::string rest = samples_text({&x, &y}) + energy_text({&c.pairs.back().a, &c.pairs.back().b}) +
+                     format_hints({{asked_x, &x}, {asked_y, &y}});
   if (!rest.empty()) rest = "\n" + rest;
   return page + board_text(c.pairs, c.boards) + left_over(c.unpaired) + aims_text(aims) + rest;
 }

@@ -12,6 +12,8 @@ compute_by_kernel); topologies/devices/device_power.h has the formulas. Fitted a
   scale of pascal            watts of P100 at rated power, given these levels
   clock                      seconds of an epoch of V100 under limits; `held` is the mean of watts over limit where the
                              limit cost more than 3 % of the speed, V100 and P100
+  demand of hopper, blackwell  cuBLAS under limits over the best product at rated power
+                             (calibration/data/limited_products.json), each device once, given clock and base
   boards (plan/power/draw.json) walls of the one-node rows of mlperf.json that say so, given all else
   errors                     of watts: H200 by levels fitted to V100 and the reverse; of other architectures, and of
                              Hopper, whose rows in 2 bytes were too short, these two, A40, RTX 6000 (calibration/data/power/zeus.json) and P100 at scale 1. Of
@@ -130,6 +132,27 @@ def fit_clock(rows, base, held, drawn):
     return float(found.x[0]), float(found.x[1]), held
 
 
+def product_speed(limit, demand, clock, base):
+    """Of a product that reaches the device's best, over that at rated power, which holds it down too."""
+    def held(share):
+        return speed(share, 1, 0, demand, clock, base)
+    return held(limit) / held(1)
+
+
+def fit_demand(clock, base):
+    """(demand, [(device, predicted, measured)])"""
+    rows = json.loads((ROOT / "calibration/data/limited_products.json").read_text())["rows"]
+    devices = {}
+    for row in rows:
+        devices.setdefault(row["device"], []).append((row["limit"] / row["rated"], row["tflops"] / row["best"]))
+
+    def errors(demand):
+        return [numpy.mean([math.log(product_speed(limit, demand, clock, base) / fast) for limit, fast in of])
+                for of in devices.values()]
+    found = least_squares(lambda x: errors(x[0]), [1.7], bounds=([1], [5]), diff_step=1e-3)
+    return float(found.x[0]), list(zip(devices, errors(found.x[0]))), len(rows)
+
+
 def fit_boards(tandem, check):
     """So that the rows that name it have no bias; all other parts of a node stay."""
     path = ROOT / "plan" / "power" / "draw.json"
@@ -197,6 +220,9 @@ def main():
             slow += [(e, math.log(fast)) for e, fast in found if fast < 0.97]
     limit_error = rms([e for e, _ in slow]) / rms([s for _, s in slow])
 
+    demand, products_off, product_rows = fit_demand(clock, base)
+    print("products under limits: " + ", ".join(f"{name} {100 * (math.exp(e) - 1):+.0f} %" for name, e in products_off))
+
     of_levels = "one H200 2026-11-26 and 27, V100 of ml-energy/zeus trace zeus_nsdi23@75a8b93"
     rows_of_levels = f"{len(h200)} of calibration/data/visits/h200.json, {len(v100)} of calibration/data/power_limits"
 
@@ -206,6 +232,9 @@ def main():
     put(document["levels"]["streams"], streams, of_levels, rows_of_levels)
     put(document["scale"]["pascal"], pascal, "P100 of ml-energy/zeus trace zeus_nsdi23@75a8b93: its rated power is generous",
         f"{len(p100)} of calibration/data/power_limits")
+    for architecture in ["hopper", "blackwell"]:
+        put(document["demand"][architecture], demand, document["demand"][architecture]["source"],
+            f"{product_rows} of calibration/data/limited_products.json")
     document["clock"].update(least_voltage=round(clock[0], 3), slope=round(clock[1], 3), held=round(held, 3),
                              source="ml-energy/zeus trace zeus_nsdi23@75a8b93",
                              rows=f"{sum(len(r[4]) for r in v100)} of V100 in calibration/data/power_limits; held: "

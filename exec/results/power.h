@@ -14,9 +14,9 @@ namespace tandem::exec {
 std::unique_ptr<Meter> meter_of(const RunPlan& plan);
 
 /// Sets TimeUse::power by the readings while the steps of ExecutionResult::iteration_seconds ran. Each
-/// device's mean watts times the mean seconds of a step are its joules a step. Of GPUs a note says why there
-/// is no figure. All of several processes call it, and each gets the figures of all; a device that several
-/// of them use counts once.
+/// device's mean watts times the mean seconds of a step are its joules a step. Of GPUs, and where
+/// TANDEM_POWERCAP is set, a note says why there is no figure. All of several processes call it, and each
+/// gets the figures of all; a device that several of them use counts once.
 void add_power(const RunPlan& plan, const Meter& meter, const std::vector<TimeSpan>& ran,
                ExecutionResult& out);
 

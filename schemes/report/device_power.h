@@ -20,7 +20,8 @@ struct DevicePower {
   double joules_per_step = 0;  ///< of the optimiser
   double joules_per_sample = 0;
   /// Parts of the joules: while a kind of kernel runs ("gemm"), "communication", "waiting" for other devices
-  /// and "no kernel"; largest first, sum 1. Empty where nobody knows.
+  /// and "no kernel"; largest first, sum 1. Of a profile's graphs by their kernels' times and what such
+  /// kernels draw on average; empty where nobody timed kernels.
   std::vector<std::pair<std::string, double>> parts = {};
   /// What a meter said of the steps that were timed.
   struct Readings {

@@ -6,17 +6,25 @@
 namespace tandem::sim {
 
 LimitedClocks::Limited LimitedClocks::limited(VertexId at, const Seconds& seconds) const {
-  double products = 0, streams = 0;
+  const Device& device = system_.device(at);
+  double products = 0, streams = 0, at_best = 0;
   for (const Role& role : program_.roles) {
     if (!role.works()) continue;
     role.ops.each_distinct([&](const Op& op, int64_t runs) {
       if (!launched(op)) return;
-      for (const Kernel& k : program_.tasks[op.what].kernels)
-        (is_product(k.kind) ? products : streams) += seconds(k, at) * static_cast<double>(runs) / op.every;
+      for (const Kernel& k : program_.tasks[op.what].kernels) {
+        const double times = static_cast<double>(runs) / op.every;
+        (is_product(k.kind) ? products : streams) += seconds(k, at) * times;
+        if (!is_product(k.kind)) continue;
+        const bool half = precision_ == Precision::fp8 && (k.half || k.kind != KernelKind::gemm);
+        const double best = device.product_best(half ? Precision::bf16 : precision_).flops_per_second;
+        at_best += times * static_cast<double>(k.flops.n * k.repeat) / best;
+      }
     });
   }
   if (products + streams <= 0) return {};
-  const double clock = topologies::PowerModel(system_.device(at)).clock(products, streams);
+  const double reach = products > 0 ? at_best / products : 0;
+  const double clock = topologies::PowerModel(device).clock(products, streams, reach);
   return {clock, (products + streams) / (products / clock + streams)};
 }
 

@@ -15,7 +15,8 @@ class LimitedClocks {
  public:
   /// Seconds of a kernel on the device at a vertex without a limit.
   using Seconds = std::function<double(const Kernel&, VertexId)>;
-  LimitedClocks(const Program& program, const System& system) : program_(program), system_(system) {}
+  LimitedClocks(const Program& program, const System& system, Precision precision)
+      : program_(program), system_(system), precision_(precision) {}
 
   /// How many times as long the kernel takes under the device's limit, which depends on all kernels of a step
   /// (topologies/devices/device_power.h). 1 for devices without one. The first question about a device prices
@@ -32,6 +33,7 @@ class LimitedClocks {
 
   const Program& program_;
   const System& system_;
+  const Precision precision_;         ///< of products
   std::map<int32_t, Limited> known_;  ///< by number of the device in the system
 };
 

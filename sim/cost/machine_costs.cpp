@@ -312,7 +312,7 @@ class MachineCosts : public Costs {
 
   std::shared_ptr<const MachineProfile> machine_;
   Bytes step_;  ///< moved_in_step()
-  LimitedClocks clocks_{program(), *input().system};
+  LimitedClocks clocks_{program(), *input().system, input().job.precision};
   /// As the executor runs a worker then (exec/run/lanes.cpp).
   bool one_thread_ = one_after_another(program(), program().roles[0]) && program().comm_cores == 0 &&
                      overheads().cycle.ps == 0;

@@ -401,7 +401,7 @@ class StockCosts : public Costs {
   Recipe recipe_;
   std::shared_ptr<const MachineProfile> measured_;  ///< null: kernels are described
   Bytes step_;                                      ///< moved_in_step()
-  LimitedClocks clocks_{program(), *input().system};
+  LimitedClocks clocks_{program(), *input().system, input().job.precision};
   Transfer free_ = nothing();
   std::map<int32_t, KernelCost> kernels_;               ///< by device model
   std::string measured_device_;                         ///< in topologies/devices; "": not known

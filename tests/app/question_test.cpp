@@ -44,7 +44,7 @@ TEST(Muon, TakesTheTimeOfItsProducts) {
   const double whole = seconds("muon", "allreduce") - seconds("adamw", "allreduce"),
                dealt = seconds("muon", "zero:stage=1") - seconds("adamw", "zero:stage=1");
   EXPECT_GT(whole, 0.002);
-  EXPECT_LT(dealt, 0.6 * whole);
+  EXPECT_LT(dealt, 0.65 * whole);
 }
 
 TEST(Muon, IsRefusedWhereMatricesAreInParts) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 
+#include "calibration/fit/energy_parts.h"
 #include "calibration/fit/estimates.h"
 #include "tests/calibration/made_up_machine.h"
 
@@ -243,6 +244,28 @@ TEST(MachineFit, CarriesWhatGraphsDrew) {
   EXPECT_EQ(fastest_of(m, faster).graphs.at(1).power, power);
   EXPECT_EQ(fastest_of(faster, m).graphs.at(1).power, power);
   EXPECT_EQ(fastest_of(m, faster).graphs[1].step_median, faster.graphs[1].step_median);
+}
+
+TEST(MachineFit, SplitsEnergyByTimesOfKernels) {
+  Measurements m;
+  m.graphs.push_back({"a", 1, 1, 2, 4.0, 0, 0, Precision::fp32});
+  m.graphs.push_back({"b", 1, 1, 0, 1.0, 0, 0, Precision::fp32});
+  Kernel product = gemm(Pass::forward, 1, 48, 700, 300, 2), stream = product;
+  stream.kind = KernelKind::elementwise;
+  product.repeat = 2;
+  m.kernels.push_back({product, 0, 1, 0.5, 0, 9, 0});
+  m.kernels.push_back({stream, 0, 1, 2.0, 0, 9, 0});
+  m.kernels.push_back({stream, 0, 2, 7.0, 0, 9, 0});  // of two workers
+  const auto parts = energy_parts(m, 0);
+  // 1 s at 0.94, 2 s at 0.8, 1 s at 0.16 of the rated power (topologies/power/devices.json)
+  ASSERT_EQ(parts.size(), 3U);
+  EXPECT_EQ(parts[0].first, "elementwise");
+  EXPECT_NEAR(parts[0].second, 1.6 / 2.7, 1e-9);
+  EXPECT_EQ(parts[1].first, "gemm");
+  EXPECT_NEAR(parts[1].second, 0.94 / 2.7, 1e-9);
+  EXPECT_EQ(parts[2].first, "no kernel");
+  EXPECT_NEAR(parts[2].second, 0.16 / 2.7, 1e-9);
+  EXPECT_TRUE(energy_parts(m, 1).empty()) << "no kernel of it was timed";
 }
 
 TEST(MachineFit, RefusesNothingAndNonsense) {

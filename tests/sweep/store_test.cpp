@@ -68,8 +68,8 @@ TEST(Files, OfAnotherSchemaOrGridAreRefused) {
   q.header.depth = "report";
   EXPECT_THAT(refusal_of([&] { sweep::answer_grid(q); }), HasSubstr("its depth is rate, not report"));
   EXPECT_EQ(said_of(file), "");
-  change(file, "PRAGMA user_version = 2");
-  EXPECT_THAT(said_of(file), HasSubstr("schema 2; this one has 1"));
+  change(file, "PRAGMA user_version = 3");
+  EXPECT_THAT(said_of(file), HasSubstr("schema 3; this one has 2"));
 }
 
 TEST(Files, OfAnotherBuildAreAnsweredAgainAndReplacedAtTheEnd) {

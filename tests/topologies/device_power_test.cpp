@@ -95,6 +95,21 @@ TEST(DevicePower, OfGddr6xFallsFasterUnderALimit) {
   EXPECT_GT(PowerModel(limited("v100-pcie", 150.0 / 350)).clock(1, 0), 0.45);
 }
 
+TEST(DevicePower, ProductsThatWantMoreThanTheRatedPowerFeelAnyLimit) {
+  // calibration/data/limited_products.json: 0.72 of the best product at 500 of 700 W
+  EXPECT_NEAR(PowerModel(limited("h100-sxm", 500.0 / 700)).clock(1, 0), 0.72, 0.03);
+  const PowerModel h100(limited("h100-sxm", 0.95));
+  EXPECT_LT(h100.clock(1, 0), 0.99);
+  EXPECT_EQ(h100.clock(1, 0, 0.3), 1) << "products that reach little draw little";
+  const PowerModel low(limited("h100-sxm", 0.6));
+  EXPECT_LT(low.clock(1, 0.2, 1), low.clock(1, 0.2, 0.5));
+  EXPECT_LT(low.clock(1, 0.2, 0.5), low.clock(1, 0.2, 0.2));
+  EXPECT_EQ(PowerModel(Device::load("h100-sxm")).clock(1, 0), 1) << "no limit";
+  EXPECT_EQ(PowerModel(limited("v100-pcie", 0.6)).clock(1, 1, 0.2),
+            PowerModel(limited("v100-pcie", 0.6)).clock(1, 1))
+      << "whose demand is not known";
+}
+
 TEST(PowerLimits, AreSetOnAllDevices) {
   const System system = System::load("v100-pcie-8x", {{"devices.*.power_limit", "175W"}});
   for (int64_t i = 0; i < 8; ++i)

@@ -43,6 +43,12 @@ struct Device {
     const bool own = p != Precision::fp32 && peak_at(p).flops_per_second > 0;
     return peak_at(own ? p : fp32_products);
   }
+  /// Rate of the fastest of them that was measured; the peak where nobody looked.
+  FlopRate product_best(Precision p) const {
+    const bool own = p != Precision::fp32 && peak_at(p).flops_per_second > 0;
+    const FlopRate best = best_product[static_cast<std::size_t>(own ? p : Precision::fp32)];
+    return best.flops_per_second > 0 ? best : product_peak(p);
+  }
 
   /// Throws InputError. A name in topologies/devices or a .json path.
   static Device load(const std::string& name_or_file, const Place& place = {});

@@ -25,7 +25,7 @@ const Json& power_data() {
   const auto found = known.find(path);
   if (found != known.end()) return found->second;
   const Json document = Json::load(path);
-  document.only({"summary", "levels", "scale", "base", "clock", "least_limit", "errors"});
+  document.only({"summary", "levels", "scale", "base", "demand", "clock", "least_limit", "errors"});
   return known.emplace(path, document).first->second;
 }
 
@@ -59,6 +59,7 @@ PowerModel::PowerModel(const Device& device) : rated_(device.watts), limit_(devi
   standing_ = figure(levels.at("standing"), 0.01, 1.2);
   scale_ = figure_of(data.at("scale"), device.architecture, 0.1, 1.2);
   base_ = figure_of(data.at("base"), device.name, 0, 0.9);
+  if (const Json* demand = data.at("demand").find(device.architecture)) demand_ = figure(*demand, 1, 10);
   const Json& clock = data.at("clock");
   clock.only({"of", "least_voltage", "slope", "held", "date", "source", "rows"});
   clock_of_ = clock.at("of").as_text();
@@ -86,13 +87,12 @@ std::pair<double, double> PowerModel::interval(const Activity& activity) const {
   return {drawn / factor, std::max(drawn, std::min(rated_ * limit_, drawn * factor))};
 }
 
-double PowerModel::clock(double products, double streams) const {
-  if (limit_ >= 1 || products + streams <= 0) return 1;
-  const double p = products / (products + streams), s = 1 - p;
-  const double kernels = scale_ * (products_ * p + streams_ * s), most = held_ * limit_;
+/// Of a step whose products take 1 at the highest clock and draw so much then.
+double PowerModel::clock_at(double limit, double streams, double demand) const {
+  const double kernels = (demand + scale_ * streams_ * streams) / (1 + streams), most = held_ * limit;
   const auto drawn = [&](double f) {
     const double voltage = std::max(least_voltage_, 1 - slope_ * (1 - f));
-    return base_ + (kernels - base_) * voltage * voltage / (p / f + s);
+    return base_ + (kernels - base_) * voltage * voltage * (1 + streams) / (1 / f + streams);
   };
   constexpr double kSlowest = 0.05;
   if (drawn(1) <= most) return 1;
@@ -102,6 +102,17 @@ double PowerModel::clock(double products, double streams) const {
     (drawn(middle) > most ? high : low) = middle;
   }
   return low;
+}
+
+double PowerModel::clock(double products, double streams, double reach) const {
+  if (limit_ >= 1 || products + streams <= 0) return 1;
+  if (products <= 0) return 1;
+  if (demand_ == 0) return clock_at(limit_, streams / products, scale_ * products_);
+  // Products take `at_rated` of their time at the rated power where the clock is the highest.
+  const double demand = base_ + (demand_ - base_) * std::clamp(reach, 0.0, 1.0);
+  double at_rated = 1;
+  for (int round = 0; round < 50; ++round) at_rated = clock_at(1, streams / (products * at_rated), demand);
+  return clock_at(limit_, streams / (products * at_rated), demand) / at_rated;
 }
 
 double PowerModel::speed_error(double speed) const { return limit_error_ * std::abs(std::log(speed)); }

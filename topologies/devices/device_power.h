@@ -6,7 +6,11 @@
 //   drawn    = products p + streams s + communicating c + spinning w + standing i, shares of the rated power
 //              times shares of the time; that of kernels (p, s) times the architecture's `scale`
 //   under a limit L, a share of the rated power, cores run at the clock f, of 1 at most, at which
-//   held L   = base + (k - base) v(f)^2 / t(f), k being what a step's kernels draw at f = 1
+//   held L   = base + (k - base) v(f)^2 / t(f), k being what a step's kernels draw at f = 1: the levels
+//   above,
+//              or for products base + (demand - base) u where an architecture's `demand` is known: these
+//              draw more than the rated power at the highest clock, u being the share that they reach of
+//              the device's best. At the rated power they are held down too: L = 1 gives a clock below 1
 //   t(f)     = p / f + s       products take as much longer as the clock is lower; what streams waits for
 //                              memory, whose clock stays
 //   v(f)     = max(least_voltage, 1 - slope (1 - f)), the voltage relative to that at f = 1
@@ -48,17 +52,21 @@ class PowerModel {
 
   /// The clock, relative to that at rated power, at which the device's limit holds a step whose kernels take
   /// so long for products and for all else at rated power. 1 without a limit, or where it does not bind.
-  double clock(double products, double streams) const;
+  /// `reach`: operations per second of the products over those of the device's best, 0 to 1.
+  double clock(double products, double streams, double reach = 1) const;
   /// Standard error of the logarithm of the speed of a step's kernels under a limit, where the speed is that.
   double speed_error(double speed) const;
   /// Where the figures that clock() uses were measured: "V100 (Zeus, 2023)".
   const std::string& clock_of() const { return clock_of_; }
 
  private:
+  double clock_at(double limit, double streams, double demand) const;
+
   double rated_ = 0, limit_ = 1;  ///< watts; share of these
   double scale_ = 1, base_ = 0, held_ = 1, least_voltage_ = 1, slope_ = 0;
   double products_ = 0, streams_ = 0, communicating_ = 0, spinning_ = 0, standing_ = 0;
   double relative_error_ = 0, limit_error_ = 0;
+  double demand_ = 0;  ///< 0: not known, and not above the rated power
   std::string clock_of_;
 };
 
