@@ -59,10 +59,13 @@ PowerModel::PowerModel(const Device& device) : rated_(device.watts), limit_(devi
   standing_ = figure(levels.at("standing"), 0.01, 1.2);
   scale_ = figure_of(data.at("scale"), device.architecture, 0.1, 1.2);
   base_ = figure_of(data.at("base"), device.name, 0, 0.9);
-  if (const Json* demand = data.at("demand").find(device.architecture)) demand_ = figure(*demand, 1, 10);
   const Json& clock = data.at("clock");
   clock.only({"of", "least_voltage", "slope", "held", "date", "source", "rows"});
   clock_of_ = clock.at("of").as_text();
+  if (const Json* demand = data.at("demand").find(device.architecture)) {
+    demand_ = figure(*demand, 1, 10);
+    clock_of_ += ", " + data.at("demand").at("of").as_text();
+  }
   least_voltage_ = clock.at("least_voltage").as_real(0.1, 1);
   slope_ = clock.at("slope").as_real(0, 10);
   held_ = clock.at("held").as_real(0.5, 1);
