@@ -47,6 +47,10 @@ JsonWriter side_json(const Report& r) {
     out["needs_bytes"] = r.memory.needed().n;
   }
   out["memory_bytes_per_device"] = r.memory.needed().n;
+  if (r.fits && r.time.power) {
+    out["watts_per_device"] = r.time.power->watts;
+    out["joules_per_sample"] = r.time.power->joules_per_sample;
+  }
   if (r.rate.tokens_per_second > 0) out["tokens_per_second"] = r.rate.tokens_per_second;
   if (r.goodput) out["goodput_share"] = r.goodput->share;
   if (r.progress) out["progress"] = progress_json(*r.progress);

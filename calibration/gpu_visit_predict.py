@@ -36,12 +36,15 @@ def ask(program, system, training, precision, profile):
     model, batch, more = training
     command = ["predict", "--system", SYSTEMS[system], "--devices", "1", "--model", model, "--batch", str(batch), *words(more),
                "--precision", precision, "--profile", profile, "--input", "synthetic", "--format", "json", "--quiet"]
-    done = subprocess.run([program, *command], capture_output=True, text=True)
+    done = subprocess.run([program, *command], capture_output=True, text=True, errors="replace")
     if done.returncode == 3 and "kernels were measured in" in done.stdout + done.stderr:
         return None
     if done.returncode != 0:
         sys.exit(f"tandem {' '.join(command)}: exit code {done.returncode}\n{done.stderr or done.stdout}")
-    report = json.loads(done.stdout)["reports"][0]
+    try:
+        report = json.loads(done.stdout)["reports"][0]
+    except (ValueError, LookupError, TypeError):
+        sys.exit(f"{program} {' '.join(command)}: no report of a prediction came out")
     interval, memory = report["samples_per_second_interval"], report["memory_bytes_per_device"]
     row = {"system": system, "described": SYSTEMS[system], "model": model, "batch": batch,
            **({"options": more} if more else {}), "precision": precision, "profile": profile, "command": " ".join(["tandem", *command]),
@@ -60,12 +63,17 @@ def main():
     p.add_argument("--trainings", type=int, default=len(TRAININGS), help="the first so many alone")
     arguments = p.parse_args()
     out = pathlib.Path(arguments.out)
-    if not out.parent.is_dir():
-        p.error(f"--out {out}: there is no folder {out.parent}")
+    if not arguments.out or out.is_dir() or not out.parent.is_dir():
+        p.error(f"--out {arguments.out}: not a file in a folder that there is")
+    if not 1 <= arguments.trainings <= len(TRAININGS):
+        p.error(f"--trainings {arguments.trainings}: from 1 to {len(TRAININGS)}")
     try:
-        version = subprocess.run([arguments.program, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+        version = subprocess.run([arguments.program, "--version"], capture_output=True, text=True, errors="replace",
+                                 check=True).stdout.splitlines()[0]
     except (OSError, subprocess.CalledProcessError, IndexError) as why:
         p.error(f"--program {arguments.program}: no tandem ({why}); build it, or name another")
+    if not version.startswith("tandem "):
+        p.error(f"--program {arguments.program}: no tandem, it says \"{version}\"")
     cases = [(system, training, precision) for system in SYSTEMS for training in TRAININGS[:arguments.trainings]
              for precision in PRECISIONS]
     one = lambda case: ask(arguments.program, *case, PROFILE) or ask(arguments.program, *case, "stock")
@@ -75,7 +83,10 @@ def main():
              "program": version, "profile": PROFILE, "command": "calibration/gpu_visit_predict.py", "rows": rows}
     head = json.dumps({**found, "rows": []}, indent=1).removesuffix("[]\n}")
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    out.write_text(f"{head}[\n{lines}\n ]\n}}\n")
+    try:
+        out.write_text(f"{head}[\n{lines}\n ]\n}}\n")
+    except OSError as why:
+        sys.exit(f"--out {out}: {why.strerror}")
     print(f"{out}: {len(rows)} predictions by {version}")
 
 

@@ -103,7 +103,7 @@ Table several_table(const std::vector<OfSeveral>& rows) {
     const auto put = [&](const std::string& text) { cells.push_back(r.fits ? text : "-"); };
     cells.push_back(std::to_string(r.setup.devices));
     put(grouped(r.rate.samples_per_second));
-    if (tokens) put(grouped(r.rate.tokens_per_second));
+    if (tokens) put(r.rate.tokens_per_second > 0 ? grouped(r.rate.tokens_per_second) : "-");
     put(fmt::format("{} .. {}", grouped(r.rate.interval.low), grouped(r.rate.interval.high)));
     const auto ratio = over_base(row);
     put(ratio ? fmt::format("{:.3f}", *ratio) : "-");

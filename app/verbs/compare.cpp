@@ -95,17 +95,47 @@ std::string aims_text(const std::vector<std::pair<std::string, const Report*>>& 
   return out.empty() ? "" : "\n" + out;
 }
 
-/// "Energy per sample: A 0.954 J, B 0.61 J; hosts not counted." Of the most devices of each side; empty where
-/// one does not fit or its power is not known.
-std::string energy_text(const std::vector<const Report*>& sides) {
-  std::string each;
-  for (std::size_t i = 0; i < sides.size(); ++i) {
-    const Report& r = *sides[i];
-    if (!r.fits || !r.time.power) return "";
-    each += fmt::format("{}{} {:.3g} J", i == 0 ? "" : ", ", static_cast<char>('A' + i),
-                        r.time.power->joules_per_sample);
+/// "\nEnergy per sample, hosts not counted: A 0.954 J, B 0.61 J.\n" Of several models or numbers of devices
+/// each with its name: "vgg16 on 8 devices A 0.954 J, B 0.61 J; ...". `rows`: the sides of each row. Empty
+/// where no power is known.
+std::string energy_text(const std::vector<std::vector<std::pair<char, const Report*>>>& rows) {
+  std::string all;
+  for (const auto& sides : rows) {
+    std::string each;
+    bool any = false;
+    for (const auto& [side, r] : sides) {
+      const bool known = r->fits && r->time.power;
+      any = any || known;
+      each += fmt::format("{}{} {}", each.empty() ? "" : ", ", side,
+                          known ? fmt::format("{:.3g} J", r->time.power->joules_per_sample)
+                                : std::string(r->fits ? "not known" : "does not fit"));
+    }
+    if (!any) continue;
+    const Report& first = *sides.front().second;
+    const int64_t n = first.setup.devices;
+    all += fmt::format("{}{}{}", all.empty() ? "" : "; ",
+                       rows.size() == 1 ? ""
+                                        : fmt::format("{} on {} device{} ", report_input(first, "model"), n,
+                                                      n == 1 ? "" : "s"),
+                       each);
   }
-  return fmt::format("Energy per sample: {}; hosts not counted.\n", each);
+  return all.empty() ? "" : fmt::format("\nEnergy per sample, hosts not counted: {}.\n", all);
+}
+
+std::string energy_text(const std::vector<ReportPair>& pairs) {
+  std::vector<std::vector<std::pair<char, const Report*>>> rows;
+  for (const ReportPair& pair : pairs) rows.push_back({{'A', &pair.a}, {'B', &pair.b}});
+  return energy_text(rows);
+}
+
+/// Rows begin with side A.
+std::string energy_text(const std::vector<OfSeveral>& of) {
+  std::vector<std::vector<std::pair<char, const Report*>>> rows;
+  for (const OfSeveral& one : of) {
+    if (rows.empty() || one.side <= rows.back().back().first) rows.emplace_back();
+    rows.back().emplace_back(one.side, &one.report);
+  }
+  return energy_text(rows);
 }
 
 /// "B has 2 devices, A 4: a device of B is 1.3 times as fast as one of A."
@@ -171,9 +201,6 @@ std::string rest_of_several(const Comparison& c) {
     for (const auto& of : one.reports) sides.push_back(&of.front());
     if (rest.empty()) rest = samples_text(sides);
   }
-  std::vector<const Report*> most;
-  for (const auto& of : c.answered[0].reports) most.push_back(&of.back());
-  rest += energy_text(most);
   std::vector<std::pair<const Question*, const Report*>> asked;
   for (std::size_t s = 0; s < c.sides.size(); ++s)
     asked.emplace_back(c.answered[0].asked[s], &c.answered[0].reports[s].back());
@@ -187,8 +214,8 @@ std::string several_page(const Comparison& c, const std::string& format, int col
     head += fmt::format("{}  {}\n", static_cast<char>('A' + i), c.labels[i]);
   std::vector<std::pair<std::string, const Report*>> sides;
   for (const OfSeveral& row : c.rows) sides.emplace_back(std::string(1, row.side), &row.report);
-  return head + "\n" + several_table(c.rows).as(format, columns) + unlike_text(c.rows) + aims_text(sides) +
-         rest_of_several(c);
+  return head + "\n" + several_table(c.rows).as(format, columns) + unlike_text(c.rows) + energy_text(c.rows) +
+         aims_text(sides) + rest_of_several(c);
 }
 
 /// A and B in words.
@@ -202,13 +229,13 @@ std::string heads(const Comparison& c) {
 }
 
 std::string pairs_page(const Comparison& c, const std::string& format, int columns) {
-  const std::string page = heads(c) + "\n" + compare_table(c.pairs).as(format, columns) + reasons(c.pairs);
+  const std::string page =
+      heads(c) + "\n" + compare_table(c.pairs).as(format, columns) + reasons(c.pairs) + energy_text(c.pairs);
   if (c.sides.empty()) return page + left_over(c.unpaired) + ops_text(c.pairs, format, columns);
   std::vector<std::pair<std::string, const Report*>> aims;
   for (const ReportPair& pair : c.pairs) aims.insert(aims.end(), {{"A", &pair.a}, {"B", &pair.b}});
   const auto& [x, y, asked_x, asked_y] = c.pairs.front();
-  std::string rest = samples_text({&x, &y}) + energy_text({&c.pairs.back().a, &c.pairs.back().b}) +
-                     format_hints({{asked_x, &x}, {asked_y, &y}});
+  std::string rest = samples_text({&x, &y}) + format_hints({{asked_x, &x}, {asked_y, &y}});
   if (!rest.empty()) rest = "\n" + rest;
   return page + board_text(c.pairs, c.boards) + left_over(c.unpaired) + aims_text(aims) + rest;
 }

@@ -23,7 +23,7 @@ LimitedClocks::Limited LimitedClocks::limited(VertexId at, const Seconds& second
     });
   }
   if (products + streams <= 0) return {};
-  const double reach = products > 0 ? at_best / products : 0;
+  const double reach = products > 0 && element_bytes(precision_) <= 2 ? at_best / products : 0;
   const double clock = topologies::PowerModel(device).clock(products, streams, reach);
   return {clock, (products + streams) / (products / clock + streams)};
 }

@@ -44,7 +44,7 @@ double figure_of(const Json& entries, const std::string& name, double least, dou
 double least_limit() { return figure(power_data().at("least_limit"), 0.01, 1); }
 
 /// "175 W", "187.5 W".
-std::string watts_text(double watts) { return fmt::format("{:.4g} W", watts); }
+std::string watts_text(double watts) { return fmt::format("{:.7g} W", watts); }
 
 }  // namespace
 
@@ -108,13 +108,16 @@ double PowerModel::clock_at(double limit, double streams, double demand) const {
 }
 
 double PowerModel::clock(double products, double streams, double reach) const {
-  if (limit_ >= 1 || products + streams <= 0) return 1;
-  if (products <= 0) return 1;
-  if (demand_ == 0) return clock_at(limit_, streams / products, scale_ * products_);
-  // Products take `at_rated` of their time at the rated power where the clock is the highest.
-  const double demand = base_ + (demand_ - base_) * std::clamp(reach, 0.0, 1.0);
+  if (limit_ >= 1 || products <= 0) return 1;
+  const double level = scale_ * products_;
+  // What watts() says is under the limit is not slowed by it.
+  if ((level * products + scale_ * streams_ * streams) / (products + streams) <= held_ * limit_) return 1;
+  const double demand =
+      std::max(level, demand_ > 0 ? base_ + (demand_ - base_) * std::clamp(reach, 0.0, 1.0) : 0);
+  // At the rated power products take `at_rated` times as long as the clock is lower then.
   double at_rated = 1;
-  for (int round = 0; round < 50; ++round) at_rated = clock_at(1, streams / (products * at_rated), demand);
+  for (int round = 0; round < 50 && demand_ > 0; ++round)
+    at_rated = clock_at(1, streams / (products * at_rated), demand);
   return clock_at(limit_, streams / (products * at_rated), demand) / at_rated;
 }
 

@@ -8,9 +8,11 @@
 //   under a limit L, a share of the rated power, cores run at the clock f, of 1 at most, at which
 //   held L   = base + (k - base) v(f)^2 / t(f), k being what a step's kernels draw at f = 1: the levels
 //   above,
-//              or for products base + (demand - base) u where an architecture's `demand` is known: these
-//              draw more than the rated power at the highest clock, u being the share that they reach of
-//              the device's best. At the rated power they are held down too: L = 1 gives a clock below 1
+//              or for products base + (demand - base) u where that is more. An architecture's `demand` is
+//              known of formats of 2 bytes and less: these products would draw more than the rated power at
+//              the highest clock, u being the share that they reach of the device's best. The rated power
+//              holds them down too: L = 1 gives a clock below 1. A step whose levels stay under the limit is
+//              not slowed
 //   t(f)     = p / f + s       products take as much longer as the clock is lower; what streams waits for
 //                              memory, whose clock stays
 //   v(f)     = max(least_voltage, 1 - slope (1 - f)), the voltage relative to that at f = 1
@@ -52,7 +54,8 @@ class PowerModel {
 
   /// The clock, relative to that at rated power, at which the device's limit holds a step whose kernels take
   /// so long for products and for all else at rated power. 1 without a limit, or where it does not bind.
-  /// `reach`: operations per second of the products over those of the device's best, 0 to 1.
+  /// `reach`: operations per second of the products over those of the device's best, 0 to 1; 0 where they are
+  /// of more than 2 bytes.
   double clock(double products, double streams, double reach = 1) const;
   /// Standard error of the logarithm of the speed of a step's kernels under a limit, where the speed is that.
   double speed_error(double speed) const;
