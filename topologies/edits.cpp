@@ -306,6 +306,9 @@ void limit_power(Json& document, const std::string& who, const std::string& valu
   }
   if (limited > 0) return;
   std::vector<std::string> valid = document.at("devices").keys();
+  if (who == "*")
+    throw InputError(place, fmt::format("there is no accelerator to set a power limit of: the system has {}",
+                                        fmt::join(valid, ", ")));
   throw InputError(place, fmt::format("there is no device \"{}\" to set a power limit of.{} It has: {}; all "
                                       "accelerators are \"*\"",
                                       printable(who), did_you_mean(who, valid), fmt::join(valid, ", ")));

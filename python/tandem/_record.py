@@ -134,6 +134,72 @@ def _memory(torch):
     return out
 
 
+class _Meter:
+    """Reads what one GPU draws, ten times a second, by an nvidia-smi that runs meanwhile."""
+
+    LEAST = 10  # readings that a figure needs
+    ASKED = ["power.draw", "clocks.sm", "clocks.mem", "temperature.gpu"]
+
+    def __init__(self, gpu):
+        import subprocess
+        import threading
+
+        self.readings, self.missing, self.process = [], "", None
+        command = ["nvidia-smi", "-i", gpu, f"--query-gpu={','.join(self.ASKED)}", "--format=csv,noheader,nounits",
+                   "-lms", "100"]
+        try:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        except OSError as why:
+            self.missing = f"no nvidia-smi: {why.strerror}"
+            return
+        self.lines = self.process.stdout
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.lines:
+            try:
+                self.readings.append([float(word) for word in line.split(",")])
+            except ValueError:  # "[N/A]", or a message
+                self.missing = f"nvidia-smi says \"{line.strip()[:80]}\""
+
+    def stop(self):
+        """Any number of times."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        self.reader.join()
+        process.stdout.close()
+
+    def document(self, step_seconds, samples):
+        """As member "power" of a report of tandem, or why it is not known."""
+        rows = [row for row in self.readings if len(row) == len(self.ASKED)]
+        if len(rows) < self.LEAST:
+            why = self.missing or f"{len(rows)} readings of the {self.LEAST} that it takes: more --steps"
+            return {"power_not_known": why}
+        watts, clock, memory_clock, celsius = zip(*rows)
+        joules = statistics.fmean(watts) * step_seconds
+        out = {"watts_per_device": statistics.fmean(watts), "joules_per_step": joules,
+               "readings": {"source": "nvidia-smi", "devices": 1, "count": len(rows), "energy_counter": False,
+                            "least_watts": min(watts), "most_watts": max(watts), "clock_mhz": statistics.fmean(clock),
+                            "memory_clock_mhz": statistics.fmean(memory_clock), "celsius": max(celsius)}}
+        if samples:
+            out["joules_per_sample"] = joules / samples
+        return {"power": out}
+
+
+def _gpu(torch):
+    """Its number or name for nvidia-smi, which knows nothing of CUDA_VISIBLE_DEVICES."""
+    index = torch.cuda.current_device()
+    name = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    if name is not None:
+        return f"GPU-{name}"
+    visible = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+    return visible[index] if index < len(visible) else str(index)
+
+
 class _Recording:
     """Called at the end of each step: leaves out `warmup`, times `steps` and profiles PROFILED more."""
 
@@ -144,7 +210,7 @@ class _Recording:
             raise ValueError("a record takes two steps at least")
         self.torch, self.warmup, self.steps = torch, warmup, steps
         self.count, self.lengths, self.profile = 0, [], None
-        self.last = None
+        self.last, self.meter = None, None
 
     def end_of_step(self):
         """True when all is known."""
@@ -153,9 +219,11 @@ class _Recording:
         self.count += 1
         if self.warmup < self.count <= self.warmup + self.steps and self.last is not None:
             self.lengths.append(now - self.last)
-        if self.count == self.warmup and self.torch.cuda.is_available():
+        if self.count == max(1, self.warmup) and self.torch.cuda.is_available():
             self.torch.cuda.reset_peak_memory_stats()
+            self.meter = _Meter(_gpu(self.torch))
         if self.count == self.warmup + self.steps:
+            self.close()
             self.memory = _memory(self.torch)
             self.profile = self.torch.profiler.profile(activities=_activities(self.torch), record_shapes=True)
             self.profile.__enter__()
@@ -164,6 +232,11 @@ class _Recording:
             return True
         self.last = time.perf_counter()
         return False
+
+    def close(self):
+        """Whatever became of the steps."""
+        if self.meter is not None:
+            self.meter.stop()
 
     def document(self, samples, name, question=None):
         ordered = sorted(self.lengths)
@@ -174,6 +247,8 @@ class _Recording:
                "step_seconds": {"low": ordered[0], "median": median, "high": ordered[-1], "steps": len(ordered)},
                "memory": self.memory, "operators": _operators(self.profile),
                "collectives": _collectives(self.profile)}
+        if self.meter is not None:
+            out.update(self.meter.document(median, samples))
         if question is not None:
             out["question"] = question
         if samples:
@@ -194,6 +269,11 @@ def _show(document):
         said = {key: value if isinstance(value, str | int | float) else "as a document"
                 for key, value in document["question"].items() if key != "schema"}
         lines.append("  question: " + ", ".join(f"{key} {value}" for key, value in said.items()))
+    if power := document.get("power"):
+        lines.append(f"  the GPU draws {power['watts_per_device']:.0f} W, {power['joules_per_step']:.3g} J a step "
+                     f"({power['readings']['count']} readings)")
+    elif "power_not_known" in document:
+        lines.append(f"  power not known: {document['power_not_known']}")
     lines += [f"  {key.replace('_', ' ')}: {value / 2**20:.0f} MiB" for key, value in document["memory"].items()]
     lines.append("  versions: " + ", ".join(f"{key} {value}" for key, value in document["versions"].items()))
     for row in document["operators"][:8]:
@@ -228,14 +308,18 @@ def record(step, *, samples=None, name="", question=None, warmup=3, steps=10, ou
     question: what is trained and on what, for `tandem validate --add`: a tandem.Question, or a mapping of its options,
     {"model": "resnet50", "optimizer": "sgd"}; what it lacks is said there.
     out: a file for the same as JSON ("tandem-record-1"). Every process of a distributed training calls it.
-    Times are in seconds, of a step and with the device awaited; memory in bytes. The last three steps are profiled and
-    not timed.
+    Times are in seconds, of a step and with the device awaited; memory in bytes; power, of this process's GPU while the
+    timed steps ran, in watts and joules, by nvidia-smi ten times a second: a second of steps at least. The last three
+    steps are profiled and not timed.
     """
     recording, question = _Recording(warmup, steps), _question(question)
-    while True:
-        step()
-        if recording.end_of_step():
-            break
+    try:
+        while True:
+            step()
+            if recording.end_of_step():
+                break
+    finally:
+        recording.close()
     document = recording.document(samples, name, question)
     _keep(document, out)
     return document
@@ -278,6 +362,8 @@ def main():
     except _Enough:
         _keep(recording.document(asked.samples, asked.name, question), asked.out)
         return 0
+    finally:
+        recording.close()
     print(f"tandem.record: the script ended after {recording.count} steps of its optimiser; "
           f"{asked.warmup + asked.steps + PROFILED} are needed (--warmup, --steps)", file=sys.stderr)
     return 3

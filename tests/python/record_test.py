@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SCRIPT = """
@@ -21,6 +22,40 @@ for _ in range(int(sys.argv[1])):
     model(data).sum().backward()
     optimiser.step()
 """
+
+
+class Meters(unittest.TestCase):
+    """An nvidia-smi of the test's own stands for the driver's."""
+
+    def readings_of(self, script, seconds):
+        from tandem import _record
+
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "nvidia-smi")
+            program.write_text("#!/bin/sh\n" + script)
+            program.chmod(0o755)
+            path, os.environ["PATH"] = os.environ["PATH"], f"{folder}:{os.environ['PATH']}"
+            try:
+                meter = _record._Meter("GPU-0")
+                time.sleep(seconds)
+                meter.stop()
+            finally:
+                os.environ["PATH"] = path
+        return meter.document(0.5, 64)
+
+    def test_reads_what_a_gpu_draws(self):
+        power = self.readings_of("while :; do echo '300.0, 1980, 2619, 55'; echo '500.0, 1900, 2619, 57'; sleep 0.05; done", 1)["power"]
+        self.assertAlmostEqual(power["watts_per_device"], 400, delta=20)
+        self.assertAlmostEqual(power["joules_per_step"], power["watts_per_device"] * 0.5)
+        self.assertAlmostEqual(power["joules_per_sample"], power["joules_per_step"] / 64)
+        self.assertEqual((power["readings"]["least_watts"], power["readings"]["most_watts"]), (300, 500))
+        self.assertEqual(power["readings"]["celsius"], 57)
+        self.assertGreaterEqual(power["readings"]["count"], 10)
+
+    def test_says_why_it_knows_nothing(self):
+        self.assertIn("says \"[N/A], 1980", self.readings_of("echo '[N/A], 1980, 2619, 55'", 0.2)["power_not_known"])
+        self.assertIn("1 readings of the 10", self.readings_of("echo '300, 1980, 2619, 55'", 0.2)["power_not_known"])
+        self.assertIn("0 readings", self.readings_of("exit 9", 0.2)["power_not_known"])
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "no PyTorch here")
