@@ -114,6 +114,21 @@ std::string records_memory_text(const std::vector<RecordRow>& rows) {
   return table.empty() ? "" : "\n## Memory\n\n" + table.markdown() + score.text("figure");
 }
 
+std::string records_power_text(const std::vector<RecordRow>& rows) {
+  Table table({{"record"}, {"watts", true}, {"predicted", true}, {"90 % interval"}, {"error", true}});
+  Score score;
+  for (const RecordRow& row : rows) {
+    if (!row.predicted_power) continue;
+    const schemes::DevicePower& p = *row.predicted_power;
+    score.add(row.name, p.watts / row.watts - 1);
+    ++score.errors.intervals;
+    score.errors.held += p.low <= row.watts && row.watts <= p.high;
+    table.add({row.name, fmt::format("{:.0f}", row.watts), fmt::format("{:.0f}", p.watts),
+               fmt::format("{:.0f} to {:.0f}", p.low, p.high), signed_percent(score.errors.all.back())});
+  }
+  return table.empty() ? "" : "\n## Power of a GPU\n\n" + table.markdown() + score.text("figure");
+}
+
 /// Of one record.
 std::string kinds_text(const RecordRow& row) {
   Table table({{"of a step"}, {"predicted ms", true}, {"recorded ms", true}});
@@ -130,7 +145,7 @@ std::string kinds_text(const RecordRow& row) {
 }  // namespace
 
 std::string records_markdown(const std::vector<RecordRow>& rows) {
-  return rates_text(rows) + anchored_text(rows) + records_memory_text(rows) +
+  return rates_text(rows) + anchored_text(rows) + records_memory_text(rows) + records_power_text(rows) +
          (rows.size() == 1 ? kinds_text(rows.front()) : "");
 }
 
@@ -155,7 +170,9 @@ std::string records_csv(const std::vector<RecordRow>& rows) {
                {"anchored_error_percent"},
                {"allocated_bytes"},
                {"predicted_bytes"},
-               {"differs_most"}});
+               {"differs_most"},
+               {"watts"},
+               {"predicted_watts"}});
   const auto percent = [](double predicted, double measured) {
     return fmt::format("{:.2f}", 100 * (predicted / measured - 1));
   };
@@ -186,7 +203,8 @@ std::string records_csv(const std::vector<RecordRow>& rows) {
     const bool memory = r.allocated > 0;
     cells.insert(cells.end(),
                  {memory ? std::to_string(r.allocated) : "", memory ? std::to_string(r.predicted_bytes) : "",
-                  differs_most(r, r.predicted)});
+                  differs_most(r, r.predicted), r.watts > 0 ? exact(r.watts) : "",
+                  r.predicted_power ? exact(r.predicted_power->watts) : ""});
     table.add(std::move(cells));
   }
   return table.csv();

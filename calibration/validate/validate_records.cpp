@@ -17,7 +17,7 @@ namespace tandem::calibration {
 namespace {
 
 constexpr const char* kRecordSchema = "tandem-record-1";
-constexpr double kMostSeconds = 1e6, kMostBytes = 1e15;
+constexpr double kMostSeconds = 1e6, kMostBytes = 1e15, kMostWatts = 1e5;
 
 struct Recorded {
   RecordRow row;
@@ -91,6 +91,8 @@ Recorded read_record(const std::string& file, const Values& given, const Hooks& 
   row.seen = recorded_kinds(record);
   if (const Json* memory = record.find("memory"))
     row.allocated = static_cast<int64_t>(memory->real("allocated_bytes", 0, 0, kMostBytes));
+  if (const Json* power = record.find("power"))
+    row.watts = power->at("watts_per_device").as_real(1e-3, kMostWatts);
 
   Values values = values_of_record(record, given);
   for (const auto& [option, what] :
@@ -133,8 +135,10 @@ void predict_record(Recorded& one) {
         fmt::format("{}: {:.0f} samples a step were recorded, and its question has {}: check batch, "
                     "accumulate= and micro-batches=",
                     printable(row.file), said, asked));
-  if (row.allocated > 0)
-    row.predicted_bytes = predict(one.question, row.devices, Depth::fit).memory.total().n;
+  if (row.allocated == 0 && row.watts == 0) return;
+  const Report fits = predict(one.question, row.devices, Depth::fit);
+  if (row.allocated > 0) row.predicted_bytes = fits.memory.total().n;
+  if (row.watts > 0) row.predicted_power = fits.time.power;
 }
 
 /// What questions of one training share.

@@ -22,8 +22,10 @@ struct RecordRow {
   double measured = 0;          ///< of the median step
   TraceSummary seen;            ///< its length and its operators by kind
   int64_t allocated = 0;        ///< bytes, at the most; 0: not recorded, as without a GPU
+  double watts = 0;             ///< of one GPU while its steps ran; 0: not recorded
   Report predicted;             ///< without other records
   int64_t predicted_bytes = 0;  ///< as `allocated`
+  std::optional<schemes::DevicePower> predicted_power;  ///< as `watts`
   /// With compute scaled so that the record of the same training on the fewest devices is met; of those with
   /// more.
   std::optional<Report> anchored;

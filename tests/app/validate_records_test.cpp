@@ -11,6 +11,7 @@ namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 struct Recorded {
   int64_t devices = 1;
@@ -59,6 +60,30 @@ TEST(ValidateRecords, PredictsWhatWasRecorded) {
   EXPECT_THAT(page.out, HasSubstr("## Memory"));
   EXPECT_THAT(page.out, HasSubstr("| convolutions, products |"));
   EXPECT_THAT(page.out, HasSubstr("50.00 |")) << "a kernel counts once, not with its operator";
+  EXPECT_THAT(page.out, Not(HasSubstr("## Power")));
+}
+
+TEST(ValidateRecords, JudgesWhatAGpuDrew) {
+  const Scratch folder;
+  const std::string question = R"("power": {"watts_per_device": 200, "joules_per_step": 20},
+"question": {"schema": "tandem-question-1", "model": "resnet50"},)";
+  const std::string file = folder.write("one.json", record_text({.question = question}));
+  const auto page = tool({"validate", "--add", file, "--system", "v100-pcie-8x"});
+  ASSERT_EQ(page.status, 0) << page.err;
+  const double watts =
+      last_report(tool({"predict", "--model", "resnet50", "--system", "v100-pcie-8x", "--devices", "1",
+                        "--input", "synthetic", "--format", "json", "--no-timeline"})
+                      .out)
+          .at("power")
+          .at("watts_per_device")
+          .as_real();
+  EXPECT_THAT(page.out, HasSubstr("## Power of a GPU"));
+  EXPECT_THAT(page.out, HasSubstr(fmt::format("| 200 | {:.0f} |", watts)));
+  const std::string none = folder.write(
+      "none.json", record_text({.question = R"("power": {"watts_per_device": 0},)" + Recorded{}.question}));
+  const auto refused = tool({"validate", "--add", none, "--system", "v100-pcie-8x"});
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.err, HasSubstr("none.json:3"));
 }
 
 TEST(ValidateRecords, TheRecordOnFewestDevicesIsTheAnchorOfTheOthers) {
