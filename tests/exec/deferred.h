@@ -113,13 +113,15 @@ class DeferredDevice : public DeviceSession {
   std::unique_ptr<DeviceEvent> make_event(bool timed) override { return std::make_unique<Event>(timed); }
   void record(DeviceEvent& event, Lane lane) override {
     auto& e = static_cast<Event&>(event);
-    const uint64_t number = ++e.recorded;
     if (capturing_ && !e.timed) {
       e.captured = captures_;
       return;  // replays are one queue: order is all that is left of it
     }
-    if (capturing_) return give(lane, [&e] { e.reach(++e.replayed); });
-    give(lane, [&e, number] { e.reach(number); });
+    if (capturing_)
+      capturing_->recorded.push_back(&e);  // at each replay
+    else
+      ++e.recorded;
+    give(lane, [&e] { e.reach(); });
   }
   void wait(Lane lane, DeviceEvent& event) override {
     auto& e = static_cast<Event&>(event);
@@ -150,6 +152,7 @@ class DeferredDevice : public DeviceSession {
   std::unique_ptr<DeviceGraph> end_capture() override { return std::move(capturing_); }
   void replay(DeviceGraph& graph) override {
     ++replays;
+    for (Event* e : static_cast<Graph&>(graph).recorded) ++e->recorded;
     for (const auto& work : static_cast<Graph&>(graph).work) give(Lane::compute, work);
   }
 
@@ -161,14 +164,13 @@ class DeferredDevice : public DeviceSession {
     explicit Event(bool t = false) : timed(t) {}
     const bool timed;
     std::atomic<uint64_t> recorded{0}, captured{0};
-    uint64_t replayed = 0;
     std::mutex mutex;
     std::condition_variable changed;
     uint64_t reached = 0;
     Clock::time_point at;
-    void reach(uint64_t number) {
+    void reach() {
       const std::lock_guard guard(mutex);
-      reached = number;
+      ++reached;
       at = Clock::now();
       changed.notify_all();
     }
@@ -183,6 +185,7 @@ class DeferredDevice : public DeviceSession {
   };
   struct Graph : DeviceGraph {
     std::vector<std::function<void()>> work;
+    std::vector<Event*> recorded;
   };
   struct Queue {
     std::mutex mutex;
