@@ -103,9 +103,10 @@ void check_kind(Database& database) {
   if (number(database, "PRAGMA application_id") != kApplication)
     throw InputError(fmt::format("{}: is a database, but no sweep of Tandem", file));
   if (const int64_t schema = number(database, "PRAGMA user_version"); schema != kSchema)
-    throw InputError(fmt::format(
-        "{}: was written by another version of Tandem (schema {}; this one has {}). Give another --out", file,
-        schema, kSchema));
+    throw InputError(
+        fmt::format("{}: was written by another version of Tandem (schema {}; this one has {}). Sweep again, "
+                    "with another --out",
+                    file, schema, kSchema));
 }
 
 /// Pages that do not belong together, before one adds to them.

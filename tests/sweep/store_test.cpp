@@ -70,6 +70,7 @@ TEST(Files, OfAnotherSchemaOrGridAreRefused) {
   EXPECT_EQ(said_of(file), "");
   change(file, "PRAGMA user_version = 3");
   EXPECT_THAT(said_of(file), HasSubstr("schema 3; this one has 2"));
+  EXPECT_THAT(refusal_of([&] { Store::read(file); }), HasSubstr("Sweep again, with another --out"));
 }
 
 TEST(Files, OfAnotherBuildAreAnsweredAgainAndReplacedAtTheEnd) {
