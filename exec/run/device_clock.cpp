@@ -7,8 +7,8 @@
 
 namespace tandem::exec {
 
-/// An event lies between the two readings around it, and the closest pair of several attempts is used: of
-/// more where others want the processor, so that none is close.
+/// An event lies between the two readings around it. The closest pair of several attempts is used, and there
+/// are more attempts while other programs keep the processor so busy that no pair is close.
 void DeviceClock::set() {
   constexpr int kUsual = 8, kMost = 64;
   constexpr int64_t kClose = 100'000;  // ns

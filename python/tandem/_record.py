@@ -177,7 +177,7 @@ class _Meter:
         """As member "power" of a report of tandem, or why it is not known."""
         rows = [row for row in self.readings if len(row) == len(self.ASKED)]
         if len(rows) < self.LEAST:
-            why = self.missing or f"{len(rows)} readings of the {self.LEAST} that it takes: more --steps"
+            why = self.missing or f"{len(rows)} of the {self.LEAST} readings that it takes: more --steps"
             return {"power_not_known": why}
         watts, clock, memory_clock, celsius = zip(*rows)
         joules = statistics.fmean(watts) * step_seconds

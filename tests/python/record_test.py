@@ -54,8 +54,8 @@ class Meters(unittest.TestCase):
 
     def test_says_why_it_knows_nothing(self):
         self.assertIn("says \"[N/A], 1980", self.readings_of("echo '[N/A], 1980, 2619, 55'", 0.2)["power_not_known"])
-        self.assertIn("1 readings of the 10", self.readings_of("echo '300, 1980, 2619, 55'", 0.2)["power_not_known"])
-        self.assertIn("0 readings", self.readings_of("exit 9", 0.2)["power_not_known"])
+        self.assertIn("1 of the 10 readings", self.readings_of("echo '300, 1980, 2619, 55'", 0.2)["power_not_known"])
+        self.assertIn("0 of the 10 readings", self.readings_of("exit 9", 0.2)["power_not_known"])
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "no PyTorch here")

@@ -6,13 +6,12 @@
 //   drawn    = products p + streams s + communicating c + spinning w + standing i, shares of the rated power
 //              times shares of the time; that of kernels (p, s) times the architecture's `scale`
 //   under a limit L, a share of the rated power, cores run at the clock f, of 1 at most, at which
-//   held L   = base + (k - base) v(f)^2 / t(f), k being what a step's kernels draw at f = 1: the levels
-//   above,
-//              or for products base + (demand - base) u where that is more. An architecture's `demand` is
-//              known of formats of 2 bytes and less: these products would draw more than the rated power at
-//              the highest clock, u being the share that they reach of the device's best. The rated power
-//              holds them down too: L = 1 gives a clock below 1. A step whose levels stay under the limit is
-//              not slowed
+//   held L   = base + (k - base) v(f)^2 / t(f)
+//   k        = what a step's kernels draw at f = 1: the levels above, or for products
+//              base + (demand - base) u where that is more. u is the share that they reach of the device's
+//              best. `demand` is of an architecture and of formats of at most 2 bytes, whose products would
+//              draw more than the rated power at the highest clock; that power holds them down too: L = 1
+//              gives a clock below 1. A step whose levels stay under the limit is not slowed
 //   t(f)     = p / f + s       products take as much longer as the clock is lower; what streams waits for
 //                              memory, whose clock stays
 //   v(f)     = max(least_voltage, 1 - slope (1 - f)), the voltage relative to that at f = 1
