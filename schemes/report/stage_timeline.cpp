@@ -64,7 +64,7 @@ std::vector<Choice> choices(std::size_t roles) {
 
 class Entries {
  public:
-  Entries(const Program& program, const std::vector<Span>& spans) : program_(program), spans_(spans) {
+  Entries(const Program& program, const std::vector<Span>& spans) : program_(program) {
     for (const Span& s : spans) last_ = std::max(last_, s.iteration);
     ordered_.reserve(spans.size());
     for (const Span& s : spans) ordered_.push_back(&s);
@@ -127,7 +127,6 @@ class Entries {
   }
 
   const Program& program_;
-  const std::vector<Span>& spans_;
   std::map<uint32_t, std::vector<std::string>> passes_;  ///< [role][op], of those that were asked for
   std::vector<const Span*> ordered_;
   uint32_t last_ = 0;

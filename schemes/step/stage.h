@@ -52,9 +52,9 @@ struct Passage {
 struct Emission {
   Slot slot;
   Passage* passage = nullptr;
-  OpId copied, received, sent;  ///< what its first op waits for
-  std::vector<OpId> ops = {};   ///< [step]; empty where all are there, one after another from `first` on
-  OpId first, done;             ///< with the latter the chunk's result is there
+  OpId copied = {}, received = {}, sent = {};  ///< what its first op waits for
+  std::vector<OpId> ops = {};  ///< [step]; empty where all are there, one after another from `first` on
+  OpId first, done;            ///< with the latter the chunk's result is there
   OpId first_compute, last_compute;
   bool ended() const { return ops.size() == passage->steps.size(); }
   /// Is the step work on the chunk's result, and not on its parameters' gradients alone?

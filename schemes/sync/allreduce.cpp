@@ -40,7 +40,7 @@ class Reductions {
     for (const GradientBucket& b : t_.buckets()) sums_.emplace_back(sum_, *work.graph, builder, b);
   }
 
-  void run(Builder& builder) {
+  void run() {
     const bool overlap = options_.flag("overlap");
     if (parallel_ && options_.flag("priority")) return run_by_need();
     t_.forward();
@@ -144,7 +144,7 @@ Program compile_allreduce(const Workload& work, const Cluster& cluster, const Op
                                        {o.text("compression") != "none", "compression"},
                                        {work.offload.any(), "offloading"}});
   Builder b;
-  Reductions(b, work, cluster, o).run(b);
+  Reductions(b, work, cluster, o).run();
   return b.finish();
 }
 

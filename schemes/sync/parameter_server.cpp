@@ -163,7 +163,7 @@ class Worker {
     bool overlap, by_need, whole;
     bool owned = false;                   ///< buckets have owners, who answer in any order
     int64_t acknowledged = -1, ask = -1;  ///< channels of two requests
-    Bytes asked;                          ///< what a request for parameters takes
+    Bytes asked = {};                     ///< what a request for parameters takes
     Bytes element = {4};                  ///< of what is pulled
   };
   /// Backward, pushes and pulls.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/limited_clocks.h"
 
+#include "sim/bound/bound_program.h"
 #include "topologies/devices/device_power.h"
 
 namespace tandem::sim {
