@@ -136,12 +136,13 @@ std::vector<std::string> distinguishing_labels(const std::vector<Report>& report
     std::string label = both ? engine_word(r) : "";
     for (const auto& [key, text] : label_parts(r)) {
       if (both && (key == "system" || key == "input")) continue;  // two names for one machine
-      const bool differs = std::any_of(reports.begin(), reports.end(), [&](const Report& other) {
-        if (other.evaluation.engine != r.evaluation.engine && !in_title(key)) return false;
-        const bool option = key.rfind("scheme.", 0) == 0;
-        if (option && report_input(other, "scheme") != report_input(r, "scheme")) return false;
-        return words(other, key) != text;
-      });
+      const bool differs =
+          std::any_of(reports.begin(), reports.end(), [&, &key = key, &text = text](const Report& other) {
+            if (other.evaluation.engine != r.evaluation.engine && !in_title(key)) return false;
+            const bool option = key.rfind("scheme.", 0) == 0;
+            if (option && report_input(other, "scheme") != report_input(r, "scheme")) return false;
+            return words(other, key) != text;
+          });
       if (differs) label += (label.empty() ? "" : ", ") + text;
     }
     out.push_back(std::move(label));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "pictures/gnuplot.h"
 #include "plan/estimate.h"

@@ -26,11 +26,9 @@ std::vector<std::pair<std::string, double>> parts_of(const Report& r, const topo
   const auto add = [&](const std::string& name, const topologies::Activity& part) {
     if (part.sum() > 0) out.emplace_back(name, part.sum() * model.watts(part));
   };
-  double kernels = 0;
   for (const KernelShare& kind : r.time.kernels) {
     add(kind.kind, of_products(kind.kind) ? topologies::Activity{.products = kind.share}
                                           : topologies::Activity{.streams = kind.share});
-    kernels += kind.share;
   }
   if (r.time.kernels.empty()) add("kernels", {.products = all.products});
   if (r.time.slowed > 0) add("kernels beside collectives", {.streams = r.time.slowed});

@@ -19,7 +19,8 @@ void add_shares(Report& r, const Report& part, double weight) {
   r.time.slowed += weight * part.time.slowed;
   const auto add_named = [&](std::vector<NamedShare>& to, const std::vector<NamedShare>& from) {
     for (const auto& [name, share] : from) {
-      const auto at = std::find_if(to.begin(), to.end(), [&](const auto& t) { return t.first == name; });
+      const auto at =
+          std::find_if(to.begin(), to.end(), [&name = name](const auto& t) { return t.first == name; });
       if (at != to.end())
         at->second += weight * share;
       else

@@ -105,7 +105,7 @@ std::string staleness_markdown(const std::vector<StalenessRow>& rows) {
     at->second.distance = std::max(at->second.distance, r.distance);
   }
   for (const auto& [source, s] : sources) {
-    const auto cell = [&](double d) { return s.distance < 0 ? "–" : fmt::format("{:.2f}", d); };
+    const auto cell = [&s = s](double d) { return s.distance < 0 ? "–" : fmt::format("{:.2f}", d); };
     out += fmt::format("| {} | {} | {} | {:+.1f} % | {} | {} |\n", source, s.gave, s.cases, 100 * s.error,
                        cell(s.sum / static_cast<double>(s.cases)), cell(s.distance));
   }

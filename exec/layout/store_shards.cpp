@@ -28,11 +28,11 @@ uint32_t StoreShards::partner(const Op& op, uint32_t worker, int32_t iteration) 
                  static_cast<uint32_t>(iteration));
 }
 
-std::ranges::iota_view<uint32_t, uint32_t> StoreShards::with(uint32_t key) const {
+boost::integer_range<uint32_t> StoreShards::with(uint32_t key) const {
   const Role& servers = program_.roles[program_.stores[0].role];
   const Instances held =
       holders(program_.channels[static_cast<std::size_t>(servers.on_channel)], key, int64_t{count_});
-  return std::views::iota(held.first, held.first + held.count);
+  return {held.first, held.first + held.count};
 }
 
 Slice StoreShards::slice(uint32_t key, uint32_t worker, uint32_t shard) const {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which shard of a parameter server holds which part of a bucket. Internal to exec.
+#include <boost/range/irange.hpp>  // not std::views::iota: clang 14 cannot compile that of libstdc++ 12
 #include <cstdint>
 #include <functional>
-#include <ranges>
 
 #include "exec/comm/store.h"
 #include "exec/request/execution.h"
@@ -28,7 +28,7 @@ class StoreShards {
   /// The worker whose model is averaged with this worker's.
   uint32_t partner(const Op& op, uint32_t worker, int32_t iteration) const;
   /// The shards with the key, or with a part of it each.
-  std::ranges::iota_view<uint32_t, uint32_t> with(uint32_t key) const;
+  boost::integer_range<uint32_t> with(uint32_t key) const;
   /// The bucket `key`, cut for the local rank that pushes a share of it, then cut for a shard.
   Slice slice(uint32_t key, uint32_t worker, uint32_t shard) const;
   /// All slices, of all local ranks.
