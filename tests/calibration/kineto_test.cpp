@@ -2,6 +2,7 @@
 // Traces of the PyTorch profiler whose every time is known.
 #include "calibration/traces/kineto.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -234,9 +234,10 @@ TEST(HfConfigs, ComputeAsTheZooDoes) {
       {"llama-2-7b", "llama2-7b"}, {"llama-3-8b", "llama3-8b"}, {"gpt2-xl", "gpt2-xl"}};
   for (const auto& [released, name] : pairs) {
     const bool gpt = std::string_view(name).starts_with("gpt2");
-    const char* config = std::find_if(std::begin(kReleased), std::end(kReleased), [&](const Released& r) {
-                           return std::string_view(r.name) == released;
-                         })->config;
+    const char* config =
+        std::find_if(std::begin(kReleased), std::end(kReleased), [&released = released](const Released& r) {
+          return std::string_view(r.name) == released;
+        })->config;
     const Graph imported = Graph::from_json(model_of_hf_config(parsed(config)));
     const Graph zoo = Graph::load(std::string(name) + (gpt ? "" : ":sequence=2048"));
     EXPECT_EQ(imported.forward_flops().n, zoo.forward_flops().n) << name;
