@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Does the suite notice a wrong line? Outside the suite: hours.
+
+    pip install universalmutator==1.14.1
+    python3 tests/mutants.py --count 200 --seed 1 --out mutants.csv
+
+Draws lines of the product, changes each as universalmutator's rules for C++ say, builds, and runs the test programs that
+the change reached, those of the nearest rooms first, until one fails. What does not compile, and what the compiler makes
+the same code of, is drawn again. A row of the table says what was changed and which program noticed ("-": none). Rows of
+a table that is there already are kept, so a run that was stopped goes on. Files are put back; the build folder is
+build-mutants.
+"""
+import argparse
+import csv
+import hashlib
+import json
+import os
+import pathlib
+import random
+import resource
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build-mutants"
+# Nearest first. Of `style` what asks the program, not what reads its sources.
+PROGRAMS = ["base", "models", "topologies", "schemes", "sim", "answers", "exec", "plan", "sweep", "calibration",
+            "property", "app", "fuzz_smoke", "style", "cross", "cuda_kernels"]
+FILTERS = {"style": "Stories*:Schemas*:Documents.CommandsOfTheQuestionsRun"}
+NEAREST = {"page": "plan", "pictures": "app"}
+MEMORY = 12 << 30  # bytes of addresses of a test program
+COLUMNS = ["file", "line", "before", "after", "noticed", "seconds"]
+
+
+def call(words, timeout=None):
+    """Return whether the command succeeds, in time and in so much memory."""
+    limits = lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    process = subprocess.Popen(words, cwd=BUILD / "tests", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               start_new_session=True, preexec_fn=limits if timeout else None)
+    try:
+        return process.wait(timeout) == 0
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.wait()
+        return False
+
+
+def build(jobs):
+    return call(["cmake", "--build", str(BUILD), "-j", str(jobs), "--target", *(f"{p}_test" for p in PROGRAMS), "tandem"])
+
+
+def passes(program, shards, timeout, without=()):
+    """Run a test program as so many processes at once, but for some tests; return whether all pass."""
+    words = [str(BUILD / f"{program}_test"), "--gtest_fail_fast", "--gtest_brief=1",
+             "--gtest_filter=" + FILTERS.get(program, "*") + "".join(["-", ":".join(without)] if without else [])]
+    one = 'GTEST_SHARD_INDEX=$1 GTEST_TOTAL_SHARDS=$2 exec "${@:3}"'
+    script = f'for i in $(seq 0 {shards - 1}); do bash -c \'{one}\' - $i {shards} "$@" & done; wait -n'
+    script += "".join(" && wait -n" for _ in range(shards - 1)) + " || { kill $(jobs -p) 2>/dev/null; exit 1; }"
+    return call(["bash", "-c", script, "-", *words], timeout)
+
+
+def before_anything(program, shards):
+    """Return the seconds that a test program takes, and its tests that fail in so little memory."""
+    begun, failing = time.monotonic(), []
+    while not passes(program, shards, 3600, failing):
+        words = [str(BUILD / f"{program}_test"), "--gtest_brief=1", "--gtest_filter=" + FILTERS.get(program, "*")]
+        out = subprocess.run(["prlimit", f"--as={MEMORY}", *words], cwd=BUILD / "tests", capture_output=True, text=True)
+        found = {line.split()[3].rstrip(",") for line in out.stdout.splitlines() if line.startswith("[  FAILED  ]") and "(" in line}
+        if found <= set(failing):
+            sys.exit(f"tests/mutants.py: {program}_test fails before anything is changed, now and then")
+        failing = sorted(set(failing) | found)
+        begun = time.monotonic()
+    return time.monotonic() - begun, failing
+
+
+def objects():
+    return {o: hashlib.sha256(o.read_bytes()).digest() for o in BUILD.rglob("*.o")}
+
+
+def linked():
+    return {p: (BUILD / f"{p}_test").stat().st_mtime_ns for p in PROGRAMS} | {"tandem": (BUILD / "tandem").stat().st_mtime_ns}
+
+
+def draw(rng, sources, mutants):
+    """Return a file, a line of it (from 0) and what stands there instead."""
+    while True:
+        file = rng.choices(list(sources), [len(s) for s in sources.values()])[0]
+        at = rng.randrange(len(sources[file]))
+        found = [m[1] for m in mutants(file) if m[0] == at + 1]
+        if found:
+            return file, at, rng.choice(found)
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--count", type=int, default=200)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--jobs", type=int, default=os.cpu_count())
+    options.add_argument("--out", type=pathlib.Path, required=True)
+    options.add_argument("--again", action="store_true", help="run only the rows that nobody noticed, once more")
+    asked = options.parse_args()
+    from universalmutator import mutator
+
+    subprocess.run(["cmake", "-G", "Ninja", "-S", ROOT, "-B", BUILD, "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1",
+                    "-DTANDEM_QUICK=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=4", "-DTANDEM_BENCH=OFF"],
+                   check=True, stdout=subprocess.DEVNULL)
+    if not build(asked.jobs):
+        sys.exit("tests/mutants.py: the product does not build")
+    known_times = BUILD / "unchanged.json"
+    takes = json.loads(known_times.read_text()) if known_times.exists() else {}
+    for program in PROGRAMS:
+        if program not in takes:
+            takes[program] = before_anything(program, asked.jobs)
+            known_times.write_text(json.dumps(takes))
+        print(f"{program}: {takes[program][0]:.0f} s without {' '.join(takes[program][1]) or 'none'}", file=sys.stderr)
+
+    names = subprocess.run(["git", "ls-files", "*.cpp", ":!tests", ":!exec/device/cuda", ":!docs", ":!python", ":!calibration/validate"],
+                           cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    sources = {name: (ROOT / name).read_text().splitlines(keepends=True) for name in names}
+    known = {}
+
+    def mutants(file):
+        if file not in known:
+            quiet, sys.stdout = sys.stdout, open(os.devnull, "w")
+            known[file] = mutator.mutants_regexp(sources[file], ["universal.rules", "c_like.rules", "cpp.rules"],
+                                                 ignorePatterns=[], ignoreStringOnly=True)
+            sys.stdout = quiet
+        return known[file]
+
+    rows = list(csv.DictReader(asked.out.open())) if asked.out.exists() else []
+    rng = random.Random(asked.seed)
+
+    def try_one(file, at, line):
+        """Return which program notices, "-" where none does, None where it is no mutant."""
+        path, before, programs = ROOT / file, objects(), linked()
+        path.write_text("".join(sources[file][:at] + [line] + sources[file][at + 1:]))
+        try:
+            if not build(asked.jobs) or objects() == before:
+                return None
+            reached = linked()
+            order = PROGRAMS[:]
+            room = NEAREST.get(file.split("/")[0], file.split("/")[0])
+            order.sort(key=lambda p: (p != room, PROGRAMS.index(p) < PROGRAMS.index(room), PROGRAMS.index(p)))
+            for program in order:
+                asks = program in ("app", "property", "cross", "style") and reached["tandem"] != programs["tandem"]
+                if (asks or reached[program] != programs[program]) and \
+                        not passes(program, asked.jobs, 60 + 3 * takes[program][0], takes[program][1]):
+                    return program
+            return "-"
+        finally:
+            path.write_text("".join(sources[file]))
+            build(asked.jobs)
+
+    def save():
+        with asked.out.open("w", newline="") as out:
+            table = csv.DictWriter(out, COLUMNS)
+            table.writeheader()
+            table.writerows(rows)
+
+    if asked.again:
+        for row in rows:
+            file, line = row["file"], row["after"] + "\n"
+            places = [i for i, text in enumerate(sources[file]) if text.strip() == row["before"]]
+            if row["noticed"] == "-" and places:
+                at = min(places, key=lambda i: abs(i + 1 - int(row["line"])))
+                row["noticed"] = try_one(file, at, line) or "-"
+                save()
+    else:
+        for done in range(asked.count):
+            while True:
+                file, at, line = draw(rng, sources, mutants)
+                if done < len(rows):
+                    if (rows[done]["file"], rows[done]["after"]) == (file, line.rstrip("\n")):
+                        break
+                    continue
+                begun = time.monotonic()
+                noticed = try_one(file, at, line)
+                if noticed:
+                    rows.append(dict(zip(COLUMNS, [file, at + 1, sources[file][at].strip(), line.rstrip("\n"), noticed,
+                                                   round(time.monotonic() - begun)])))
+                    save()
+                    break
+    unnoticed = sum(row["noticed"] == "-" for row in rows)
+    print(f"{unnoticed} of {len(rows)} unnoticed ({100 * unnoticed / max(1, len(rows)):.1f} %)")
+
+
+if __name__ == "__main__":
+    main()
