@@ -8,12 +8,14 @@
 Draws lines of the product, changes each as universalmutator's rules for C++ say, builds, and runs the test programs that
 the change reached, those of the nearest rooms first, until one fails. What does not compile, and what the compiler makes
 the same code of, is drawn again. A row of the table says what was changed and which program noticed ("-": none). Rows of
-a table that is there already are kept, so a run that was stopped goes on. Files are put back; the build folder is
-build-mutants.
+a table that is there already are kept, so a run that was stopped goes on; empty the cell of a row to try it again. Files
+are put back; the build folder is build-mutants.
 """
 import argparse
+import contextlib
 import csv
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -54,7 +56,7 @@ def build(jobs):
 def passes(program, shards, timeout, without=()):
     """Run a test program as so many processes at once, but for some tests; return whether all pass."""
     words = [str(BUILD / f"{program}_test"), "--gtest_fail_fast", "--gtest_brief=1",
-             "--gtest_filter=" + FILTERS.get(program, "*") + "".join(["-", ":".join(without)] if without else [])]
+             "--gtest_filter=" + FILTERS.get(program, "*") + ("-" + ":".join(without) if without else "")]
     one = 'GTEST_SHARD_INDEX=$1 GTEST_TOTAL_SHARDS=$2 exec "${@:3}"'
     script = f'for i in $(seq 0 {shards - 1}); do bash -c \'{one}\' - $i {shards} "$@" & done; wait -n'
     script += "".join(" && wait -n" for _ in range(shards - 1)) + " || { kill $(jobs -p) 2>/dev/null; exit 1; }"
@@ -98,10 +100,39 @@ def main():
     options.add_argument("--count", type=int, default=200)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--jobs", type=int, default=os.cpu_count())
-    options.add_argument("--out", type=pathlib.Path, required=True)
-    options.add_argument("--again", action="store_true", help="run only the rows that nobody noticed, once more")
+    what = options.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=pathlib.Path)
+    what.add_argument("--list", action="store_true", help="print what would be tried first, and build nothing")
     asked = options.parse_args()
-    from universalmutator import mutator
+    try:
+        from universalmutator import mutator
+    except ImportError:
+        print("universalmutator is not installed", file=sys.stderr)
+        sys.exit(77)
+
+    names = subprocess.run(["git", "ls-files", "*.cpp", ":!tests", ":!exec/device/cuda", ":!docs", ":!python"],
+                           cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    sources = {name: (ROOT / name).read_text().splitlines(keepends=True) for name in names}
+    known = {}
+
+    def mutants(file):
+        if file not in known:
+            with contextlib.redirect_stdout(io.StringIO()):  # it says what it does
+                known[file] = mutator.mutants_regexp(sources[file], ["universal.rules", "c_like.rules", "cpp.rules"],
+                                                     ignorePatterns=[], ignoreStringOnly=True)
+        return known[file]
+
+    def drawn(number):
+        """Yield what may become a row: the same whatever the others are."""
+        rng = random.Random(f"{asked.seed} {number}")
+        while True:
+            yield draw(rng, sources, mutants)
+
+    if asked.list:
+        for number in range(asked.count):
+            file, at, line = next(drawn(number))
+            print(f"{file}:{at + 1}: {sources[file][at].strip()} -> {' '.join(line.split())}")
+        return
 
     subprocess.run(["cmake", "-G", "Ninja", "-S", ROOT, "-B", BUILD, "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1",
                     "-DTANDEM_QUICK=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=4", "-DTANDEM_BENCH=OFF"],
@@ -116,21 +147,7 @@ def main():
             known_times.write_text(json.dumps(takes))
         print(f"{program}: {takes[program][0]:.0f} s without {' '.join(takes[program][1]) or 'none'}", file=sys.stderr)
 
-    names = subprocess.run(["git", "ls-files", "*.cpp", ":!tests", ":!exec/device/cuda", ":!docs", ":!python", ":!calibration/validate"],
-                           cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    sources = {name: (ROOT / name).read_text().splitlines(keepends=True) for name in names}
-    known = {}
-
-    def mutants(file):
-        if file not in known:
-            quiet, sys.stdout = sys.stdout, open(os.devnull, "w")
-            known[file] = mutator.mutants_regexp(sources[file], ["universal.rules", "c_like.rules", "cpp.rules"],
-                                                 ignorePatterns=[], ignoreStringOnly=True)
-            sys.stdout = quiet
-        return known[file]
-
     rows = list(csv.DictReader(asked.out.open())) if asked.out.exists() else []
-    rng = random.Random(asked.seed)
 
     def try_one(file, at, line):
         """Return which program notices, "-" where none does, None where it is no mutant."""
@@ -159,29 +176,16 @@ def main():
             table.writeheader()
             table.writerows(rows)
 
-    if asked.again:
-        for row in rows:
-            file, line = row["file"], row["after"] + "\n"
-            places = [i for i, text in enumerate(sources[file]) if text.strip() == row["before"]]
-            if row["noticed"] == "-" and places:
-                at = min(places, key=lambda i: abs(i + 1 - int(row["line"])))
-                row["noticed"] = try_one(file, at, line) or "-"
+    for number in range(asked.count):
+        if number < len(rows) and rows[number]["noticed"]:
+            continue
+        for file, at, line in drawn(number):
+            begun = time.monotonic()
+            if noticed := try_one(file, at, line):
+                rows[number:number + 1] = [dict(zip(COLUMNS, [file, at + 1, sources[file][at].strip(), line.rstrip("\n"),
+                                                              noticed, round(time.monotonic() - begun)]))]
                 save()
-    else:
-        for done in range(asked.count):
-            while True:
-                file, at, line = draw(rng, sources, mutants)
-                if done < len(rows):
-                    if (rows[done]["file"], rows[done]["after"]) == (file, line.rstrip("\n")):
-                        break
-                    continue
-                begun = time.monotonic()
-                noticed = try_one(file, at, line)
-                if noticed:
-                    rows.append(dict(zip(COLUMNS, [file, at + 1, sources[file][at].strip(), line.rstrip("\n"), noticed,
-                                                   round(time.monotonic() - begun)])))
-                    save()
-                    break
+                break
     unnoticed = sum(row["noticed"] == "-" for row in rows)
     print(f"{unnoticed} of {len(rows)} unnoticed ({100 * unnoticed / max(1, len(rows)):.1f} %)")
 

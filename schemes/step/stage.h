@@ -54,8 +54,8 @@ struct Emission {
   Passage* passage = nullptr;
   OpId copied = {}, received = {}, sent = {};  ///< what its first op waits for
   std::vector<OpId> ops = {};  ///< [step]; empty where all are there, one after another from `first` on
-  OpId first, done;            ///< with the latter the chunk's result is there
-  OpId first_compute, last_compute;
+  OpId first = {}, done = {};  ///< with the latter the chunk's result is there
+  OpId first_compute = {}, last_compute = {};
   bool ended() const { return ops.size() == passage->steps.size(); }
   /// Is the step work on the chunk's result, and not on its parameters' gradients alone?
   bool gives_result(const PassageStep& step) const {

@@ -38,13 +38,13 @@ struct Device {
   /// What matrix products and convolutions of fp32 tensors multiply in: TPUs round their operands to bf16.
   Precision fp32_products = Precision::fp32;
   FlopRate peak_at(Precision p) const { return peak[static_cast<std::size_t>(p)]; }
-  /// Has `p` arithmetic of its own? Other formats count as fp32.
-  bool multiplies(Precision p) const { return p != Precision::fp32 && peak_at(p).flops_per_second > 0; }
+  /// Are products of tensors in `p` made in `p`, and not in what those of fp32 are made in?
+  bool multiplies_in(Precision p) const { return p != Precision::fp32 && peak_at(p).flops_per_second > 0; }
   /// Peak of matrix products and convolutions of tensors in `p`.
-  FlopRate product_peak(Precision p) const { return peak_at(multiplies(p) ? p : fp32_products); }
+  FlopRate product_peak(Precision p) const { return peak_at(multiplies_in(p) ? p : fp32_products); }
   /// Rate of the fastest of them that was measured; the peak where nobody looked.
   FlopRate product_best(Precision p) const {
-    const FlopRate best = best_product[static_cast<std::size_t>(multiplies(p) ? p : Precision::fp32)];
+    const FlopRate best = best_product[static_cast<std::size_t>(multiplies_in(p) ? p : Precision::fp32)];
     return best.flops_per_second > 0 ? best : product_peak(p);
   }
 
