@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <string>
 
-#include "sim/bound/placement.h"
-
 namespace tandem::sim {
 
 namespace {
@@ -56,19 +54,18 @@ topologies::Activity activity_of(const Report& r) {
 }
 
 std::optional<schemes::DevicePower> device_power(const Report& r, const System& system,
-                                                 const Cluster& cluster) {
+                                                 const std::vector<DeviceSort>& sorts) {
   const topologies::Activity activity = activity_of(r);
   if (activity.sum() <= 0 || r.rate.samples_per_second <= 0) return {};
   schemes::DevicePower out;
   double devices = 0;
-  const std::vector<DeviceSort> sorts = device_sorts(system, cluster);
   // Others may compute while worker 0 waits, and wait while it computes.
   const auto name_of = [&](const DeviceSort& sort) { return limited_name(system.device(sort.first)); };
   const bool differ = !system.faults().empty() ||
                       std::any_of(sorts.begin(), sorts.end(),
                                   [&](const DeviceSort& sort) { return name_of(sort) != name_of(sorts[0]); });
   const topologies::Activity working{.products = activity.products, .streams = activity.streams};
-  const double least = std::min(kLeastBusy, system.speed(system.accelerator(cluster.first)));
+  const double least = std::min(kLeastBusy, system.speed(sorts.front().first));
   const topologies::Activity waiting{.products = least * activity.products,
                                      .streams = least * activity.streams,
                                      .communicating = activity.communicating,

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "schemes/report/report.h"
-#include "schemes/setup/scheme.h"
+#include "sim/bound/placement.h"
 #include "topologies/devices/device_power.h"
 #include "topologies/system.h"
 
@@ -16,12 +16,12 @@ namespace tandem::sim {
 /// while the host issues, input is read or a server works.
 topologies::Activity activity_of(const Report& report);
 
-/// Of a report with rate, setup and time shares. Unset on CPUs, and where the rated power of a device is not
-/// known. The interval multiplies by the model's error and ends at what the devices may draw; where devices
-/// differ, or a fault slows one, it reaches from devices that wait while worker 0 computes to such as never
-/// wait. Parts are by kind of kernel as the report names them, "communication", "waiting" for other devices
-/// and "no kernel".
+/// Of a report with rate, setup and time shares, on such devices. Unset on CPUs, and where the rated power of
+/// a device is not known. The interval multiplies by the model's error and ends at what the devices may draw;
+/// where devices differ, or a fault slows one, it reaches from devices that wait while worker 0 computes to
+/// such as never wait. Parts are by kind of kernel as the report names them, "communication", "waiting" for
+/// other devices and "no kernel".
 std::optional<schemes::DevicePower> device_power(const Report& report, const System& system,
-                                                 const Cluster& cluster);
+                                                 const std::vector<DeviceSort>& sorts);
 
 }  // namespace tandem::sim

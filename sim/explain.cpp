@@ -12,7 +12,6 @@
 #include "base/statistics.h"
 #include "schemes/report/stage_timeline.h"
 #include "schemes/setup/uneven_batches.h"
-#include "sim/bound/placement.h"
 #include "sim/cost/incast_rounds.h"
 #include "sim/device_power.h"
 #include "sim/intervals.h"
@@ -122,10 +121,11 @@ std::string too_wide(const Report& r, const Request& p) {
 }
 
 /// What the figures rest on where nothing was measured.
-std::vector<std::string> extrapolates(const Request& p, const Bound& bound, const Cluster& cluster) {
+std::vector<std::string> extrapolates(const Request& p, const Bound& bound,
+                                      const std::vector<DeviceSort>& sorts) {
   std::vector<std::string> out = bound.extrapolates;
   std::set<std::string> seen;
-  for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
+  for (const DeviceSort& sort : sorts) {
     const Device& device = p.system->device(sort.first);
     if (device.peak_at(p.job.precision).flops_per_second > 0) continue;
     if (bound.measured && device.kind == Device::Kind::cpu)
@@ -138,8 +138,7 @@ std::vector<std::string> extrapolates(const Request& p, const Bound& bound, cons
 }
 
 /// That published rates hardly speak of what is asked.
-void note_kinds(Report& r, const Request& p) {
-  const std::vector<std::string> kinds = unmet_kinds(p);
+void note_kinds(Report& r, const std::vector<std::string>& kinds) {
   if (kinds.empty()) return;
   r.notes.push_back(fmt::format(
       "unknown kind: fewer than two published sources have {}; the interval is wider by what such "
@@ -148,9 +147,10 @@ void note_kinds(Report& r, const Request& p) {
 }
 
 /// That a figure which decides differs from host to host.
-void note_host(Report& r, const Request& p) {
+void note_host(Report& r, const Request& p, const Cluster& cluster) {
   constexpr double kWorthTelling = 0.05;
-  const double spread = host_spread(p), share = r.time.share.exposed_communication + r.time.share.server;
+  const double spread = host_spread(p, cluster),
+               share = r.time.share.exposed_communication + r.time.share.server;
   if (spread * share < kWorthTelling) return;
   r.notes.push_back(
       fmt::format("{} reach each other through the host's memory, where hosts differ by a factor of {:.0f}: "
@@ -160,9 +160,10 @@ void note_host(Report& r, const Request& p) {
 }
 
 /// What power limits leave of the devices' speed.
-void note_power_limits(Report& r, const Request& p, const Cluster& cluster, const Bound& bound) {
+void note_power_limits(Report& r, const Request& p, const std::vector<DeviceSort>& sorts,
+                       const Bound& bound) {
   std::set<std::string> told;
-  for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
+  for (const DeviceSort& sort : sorts) {
     const auto limited = bound.limited_speeds.find(p.system->info(sort.first).device);
     if (limited == bound.limited_speeds.end()) continue;
     const std::string words = describe_power_limit(p.system->device(sort.first), limited->second);
@@ -254,24 +255,26 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Request& 
 }
 
 void explain(Report& r, const Request& p, const Simulation& simulation, const Simulated& run, bool anchored) {
-  const Cluster cluster = make_cluster(*p.system, p.devices);
+  const UsedDevices used = used_devices(*p.system, p.devices);
+  const std::vector<std::string> unmet = unmet_kinds(p, used.sorts);
   const Device& device = p.system->device(p.system->accelerator(0));
-  add_time_shares(r, run.trace, run.bound, [&](uint32_t worker) { return worker_name(p, cluster, worker); });
+  add_time_shares(r, run.trace, run.bound,
+                  [&](uint32_t worker) { return worker_name(p, used.cluster, worker); });
   add_links(r, run.bound.plan, run.trace, p.system->nodes(), p.system->kinds());
   r.network.busiest = own_busiest(r, run);
   r.largest_share_is_bottleneck();
   r.basis.calibrated = p.anchor ? anchored : run.bound.measured.has_value();  // by a profile of this machine
   r.network.incast = run.bound.incast;
-  r.time.power = device_power(r, *p.system, cluster);
-  r.rate.errors = error_sources(r, p, run.bound, link_error(r, p, simulation, run));
+  r.time.power = device_power(r, *p.system, used.sorts);
+  r.rate.errors = error_sources(r, p, used, unmet, run.bound, link_error(r, p, used, simulation, run));
   r.rate.interval = interval(r.rate.samples_per_second, r.rate.errors);
   if (says_nothing(r.rate.interval.low, r.rate.interval.high)) r.notes.push_back(too_wide(r, p));
-  r.basis.extrapolates = extrapolates(p, run.bound, cluster);
-  if (!p.anchor) note_kinds(r, p);
-  note_stragglers(r, p, cluster, run.bound.plan);
+  r.basis.extrapolates = extrapolates(p, run.bound, used.sorts);
+  if (!p.anchor) note_kinds(r, unmet);
+  note_stragglers(r, p, used.cluster, run.bound.plan);
   note_pauses(r, p, run);
-  note_host(r, p);
-  note_power_limits(r, p, cluster, run.bound);
+  note_host(r, p, used.cluster);
+  note_power_limits(r, p, used.sorts, run.bound);
   for (const IncastRound& round : r.network.incast) {
     if (worth_telling(round)) r.notes.push_back(incast_text(round));
   }

@@ -9,7 +9,6 @@
 #include <map>
 #include <set>
 
-#include "sim/bound/placement.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_spread.h"
 #include "sim/met_kinds.h"
@@ -87,16 +86,16 @@ std::string board_of(const System& system) {
 
 /// The parts of Transfer::spread in a job, by name. What a board's links reach is common to all machines with
 /// that board, what their collectives make of its fast links is not.
-std::vector<ErrorSource> link_parts(const Report& r, const Request& p) {
+std::vector<ErrorSource> link_parts(const Request& p, const Cluster& cluster) {
   const std::string system = p.system->name(), fast = links_of(*p.system, true);
   std::vector<ErrorSource> out = {
       {fmt::format("communication on {}", board_of(*p.system)),
        kLinkSpread * std::sqrt(1 - kOfFabric * kOfFabric)},
       {fmt::format("ways of {}{}", system, fast.empty() ? "" : " with " + fast), kLinkSpread * kOfFabric}};
-  if (const double spread = host_spread(p); spread > 0)
+  if (const double spread = host_spread(p, cluster); spread > 0)
     out.push_back({fmt::format("hosts like that of {}", system), spread});
   const double network = network_spread(*p.system);
-  if (network > 0 && make_cluster(*p.system, r.setup.devices).nodes > 1)
+  if (network > 0 && cluster.nodes > 1)
     out.push_back({fmt::format("network of {}, unsure", system), network});
   return out;
 }
@@ -111,9 +110,10 @@ double in_quadrature(const std::vector<ErrorSource>& errors, bool above = false)
 }
 
 /// What transfers add, by the parts of their spread.
-void add_links(std::vector<ErrorSource>& out, const Report& r, const Request& p, const LinkError& links) {
+void add_links(std::vector<ErrorSource>& out, const Request& p, const Cluster& cluster,
+               const LinkError& links) {
   if (links.below <= 0 && links.above <= 0) return;
-  std::vector<ErrorSource> parts = link_parts(r, p);
+  std::vector<ErrorSource> parts = link_parts(p, cluster);
   const double all = in_quadrature(parts);
   for (ErrorSource& part : parts) {
     const double share = part.sigma / all;
@@ -123,11 +123,11 @@ void add_links(std::vector<ErrorSource>& out, const Report& r, const Request& p,
 
 /// What is not known of power limits, whose devices compute for `share` of the time: of the most doubtful
 /// one. An anchor of the same system was measured under them.
-std::optional<ErrorSource> limit_error(const Request& p, const Cluster& cluster, const Bound& bound,
-                                       double share) {
+std::optional<ErrorSource> limit_error(const Request& p, const std::vector<DeviceSort>& sorts,
+                                       const Bound& bound, double share) {
   if (p.anchor && p.anchor->system == nullptr) return {};
   std::optional<ErrorSource> out;
-  for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
+  for (const DeviceSort& sort : sorts) {
     const auto limited = bound.limited_speeds.find(p.system->info(sort.first).device);
     if (limited == bound.limited_speeds.end() || limited->second >= 1) continue;
     const Device& device = p.system->device(sort.first);
@@ -139,14 +139,14 @@ std::optional<ErrorSource> limit_error(const Request& p, const Cluster& cluster,
 }
 
 /// What is not known of kernels, which take `share` of the time.
-void add_kernels(std::vector<ErrorSource>& out, const Request& p, const Cluster& cluster,
+void add_kernels(std::vector<ErrorSource>& out, const Request& p, const std::vector<DeviceSort>& sorts,
                  const CostError& costs, double share) {
   if (p.anchor) {
     out.push_back({fmt::format("anchor of {:.6g} samples/s", p.anchor->rate), share * kAnchoredError});
     return;
   }
   std::set<std::string> architectures, boards;
-  for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
+  for (const DeviceSort& sort : sorts) {
     const Device& device = p.system->device(sort.first);
     architectures.insert(device.kernels);
     boards.insert(device.name);
@@ -167,20 +167,20 @@ bool has_experts(const Graph& graph) {
 
 }  // namespace
 
-double host_spread(const Request& p) {
+double host_spread(const Request& p, const Cluster& cluster) {
   const double spread = p.system->staged_spread();
   if (spread == 0 || p.measured) return 0;
-  const Cluster cluster = make_cluster(*p.system, p.devices);
   std::vector<VertexId> used;
   for (int64_t i = 0; i < std::min(cluster.devices, cluster.per_node); ++i)
     used.push_back(used_accelerator(*p.system, cluster, i));
   return through_host(*p.system, used) ? spread : 0;
 }
 
-LinkError link_error(const Report& r, const Request& p, const Simulation& simulation, const Simulated& run) {
+LinkError link_error(const Report& r, const Request& p, const UsedDevices& used, const Simulation& simulation,
+                     const Simulated& run) {
   if (!sends(run.bound.plan)) return {};
   if (run.trace.events > kMostEvents) {
-    const double all = r.time.share.exposed_communication * in_quadrature(link_parts(r, p));
+    const double all = r.time.share.exposed_communication * in_quadrature(link_parts(p, used.cluster));
     return {all, all};
   }
   const Simulated brief = simulation.brief(run);
@@ -195,21 +195,20 @@ LinkError link_error(const Report& r, const Request& p, const Simulation& simula
   return {below, error(simulation.rate_if(brief, -kNormal90), brief.rate)};
 }
 
-std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const Bound& bound,
+std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const UsedDevices& used,
+                                       const std::vector<std::string>& unmet, const Bound& bound,
                                        const LinkError& links) {
   const TimeShare& t = r.time.share;
-  const Cluster cluster = grown_cluster(*p.system, r.setup.devices);
   std::vector<ErrorSource> out = {{std::string(kRunToRun), kRunSpread}};
-  add_kernels(out, p, cluster, bound.error, t.compute + t.launch + t.waiting + t.idle);
-  if (!p.anchor) {
-    if (const std::vector<std::string> kinds = unmet_kinds(p); !kinds.empty())
-      out.push_back({fmt::format("{}, which no two sources have", fmt::join(kinds, " and ")), kUnmet});
-  }
+  add_kernels(out, p, used.sorts, bound.error, t.compute + t.launch + t.waiting + t.idle);
+  if (!p.anchor && !unmet.empty())
+    out.push_back({fmt::format("{}, which no two sources have", fmt::join(unmet, " and ")), kUnmet});
   if (t.launch > 0 && !p.anchor)
     out.push_back({fmt::format("host of {} under {}", p.system->name(), p.job.scheme->recipe.name),
                    kHost * std::min(1.0, t.launch / kHostShare)});
-  if (auto limits = limit_error(p, cluster, bound, t.compute + t.waiting)) out.push_back(std::move(*limits));
-  add_links(out, r, p, links);
+  if (auto limits = limit_error(p, used.sorts, bound, t.compute + t.waiting))
+    out.push_back(std::move(*limits));
+  add_links(out, p, used.cluster, links);
   if (t.server > 0) out.push_back({fmt::format("servers on {}", p.system->name()), t.server * kServing});
   double waits = 0;
   for (const IncastRound& round : r.network.incast) waits += round.delay_seconds;
@@ -222,9 +221,8 @@ std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const 
   if (r.setup.devices > 1)
     out.push_back({fmt::format("{} on several devices", p.job.scheme->name),
                    bound.error.several.value_or(p.job.scheme->overheads.several_error)});
-  if (const int64_t nodes = make_cluster(*p.system, r.setup.devices).nodes; nodes > 1) {
+  if (const int64_t nodes = used.cluster.nodes; nodes > 1)
     out.push_back({fmt::format("{} nodes", nodes), kPerDoubling * std::log2(static_cast<double>(nodes))});
-  }
   return out;
 }
 

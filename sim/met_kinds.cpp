@@ -9,7 +9,6 @@
 
 #include "base/data.h"
 #include "base/json.h"
-#include "sim/bound/placement.h"
 #include "sim/cost/machine.h"
 
 namespace tandem::sim {
@@ -71,7 +70,7 @@ std::string_view width_of(Precision precision) {
   return name(precision);
 }
 
-std::vector<std::string> unmet_kinds(const Request& p) {
+std::vector<std::string> unmet_kinds(const Request& p, const std::vector<DeviceSort>& sorts) {
   const ResolvedScheme& scheme = *p.job.scheme;
   const bool divided =
       scheme.scheme->replica_devices != nullptr && scheme.scheme->replica_devices(scheme.options) > 1;
@@ -85,10 +84,8 @@ std::vector<std::string> unmet_kinds(const Request& p) {
   }
   const std::string width(width_of(p.job.precision)), family = family_of(*p.job.graph);
   std::vector<std::string> out;
-  const Cluster cluster = grown_cluster(*p.system, p.devices);
   std::set<std::string> architectures;
-  for (const DeviceSort& sort : device_sorts(*p.system, cluster))
-    architectures.insert(p.system->device(sort.first).architecture);
+  for (const DeviceSort& sort : sorts) architectures.insert(p.system->device(sort.first).architecture);
   architectures.erase(measured);
   for (const std::string& architecture : architectures) {
     if (!met().families.contains({family, architecture, width}))

@@ -8,6 +8,7 @@
 
 #include "base/precision.h"
 #include "models/graph.h"
+#include "sim/bound/placement.h"
 #include "sim/request.h"
 
 namespace tandem::sim {
@@ -22,9 +23,9 @@ std::string family_of(const models::Graph& graph);
 /// "half" (fp16, bf16), "single" (fp32, tf32) or the format's own name.
 std::string_view width_of(Precision precision);
 
-/// What the rate of `p` is the first of, in words ("transformers in fp8 on cdna3"): a family of models in a
-/// width on an architecture, or a recipe in a width. Empty where two sources have both, for models that
-/// several devices hold between them, and where the profile is of a machine. Any thread.
-std::vector<std::string> unmet_kinds(const Request& p);
+/// What the rate of `p` on such devices is the first of, in words ("transformers in fp8 on cdna3"): a family
+/// of models in a width on an architecture, or a recipe in a width. Empty where two sources have both, for
+/// models that several devices hold between them, and where the profile is of a machine. Any thread.
+std::vector<std::string> unmet_kinds(const Request& p, const std::vector<DeviceSort>& sorts);
 
 }  // namespace tandem::sim

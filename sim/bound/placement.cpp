@@ -70,6 +70,11 @@ std::vector<DeviceSort> device_sorts(const System& system, const Cluster& cluste
   return out;
 }
 
+UsedDevices used_devices(const System& system, int64_t devices) {
+  const Cluster cluster = make_cluster(system, devices);
+  return {cluster, device_sorts(system, cluster)};
+}
+
 std::vector<std::vector<VertexId>> place(const Program& program, const System& system,
                                          const Cluster& cluster) {
   std::vector<std::vector<VertexId>> out;

@@ -31,6 +31,14 @@ struct DeviceSort {
 /// allows them, none. At least one. O(devices).
 std::vector<DeviceSort> device_sorts(const System& system, const Cluster& cluster);
 
+/// Those of a job.
+struct UsedDevices {
+  Cluster cluster;
+  std::vector<DeviceSort> sorts;
+};
+/// make_cluster() and its sorts. Throws as that. O(devices).
+UsedDevices used_devices(const System& system, int64_t devices);
+
 /// [role][instance] -> vertex. Throws InputError when servers need nodes that the system lacks.
 std::vector<std::vector<VertexId>> place(const Program& program, const System& system,
                                          const Cluster& cluster);

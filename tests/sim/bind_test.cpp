@@ -218,9 +218,10 @@ std::pair<Report, bool> on_staged_cards(int64_t devices, const char* reach = "no
   const System machine = System::load("3090-pcie", {{"peer_access.reach", reach}});
   const ResolvedScheme resolved = resolve_scheme("allreduce", {});
   Request p = prediction_of(graph, machine, resolved, devices);
-  const bool differ = host_spread(p) > 0;
+  const Cluster cluster = make_cluster(machine, devices);
+  const bool differ = host_spread(p, cluster) > 0;
   p.measured = std::make_shared<MeasuredCollectives>();
-  EXPECT_EQ(host_spread(p), 0);  // what was measured is known
+  EXPECT_EQ(host_spread(p, cluster), 0);  // what was measured is known
   p.measured = nullptr;
   return {simulate(p), differ};
 }

@@ -39,7 +39,11 @@ class Question {
   Request request_;
 };
 
-std::vector<std::string> unmet(const Asked& asked) { return sim::unmet_kinds(Question(asked).request()); }
+std::vector<std::string> unmet(const Asked& asked) {
+  Question question(asked);
+  const Request& p = question.request();
+  return sim::unmet_kinds(p, used_devices(*p.system, p.devices).sorts);
+}
 
 TEST(MetKinds, OfKnownOnesNothingIsSaid) {
   EXPECT_TRUE(unmet({"resnet50", "dgx1-v100", "horovod", Precision::fp32}).empty());
