@@ -128,11 +128,11 @@ std::optional<ProgressQuestion> read_progress_question(const Values& a) {
   }
   if (given.size() > 1)
     throw UsageError(fmt::format("--{} and --{} are two targets: give one", given[0], given[1]));
-  const auto belongs = [&](const char* option, const char* to) {
-    if (a.has(option) && (given.empty() || (std::string_view(to) != "" && given[0] != to)))
-      throw UsageError(fmt::format("--{} needs {}", option,
-                                   *to == '\0' ? "a target: --target-loss, --epochs, --tokens or --samples"
-                                               : fmt::format("--{}", to)));
+  const auto belongs = [&](const char* option, std::string_view to) {
+    if (a.has(option) && (given.empty() || (!to.empty() && given[0] != to)))
+      throw UsageError(fmt::format(
+          "--{} needs {}", option,
+          to.empty() ? "a target: --target-loss, --epochs, --tokens or --samples" : fmt::format("--{}", to)));
   };
   belongs("noise-scale", "");
   belongs("samples-to-target", "target-loss");

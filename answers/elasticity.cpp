@@ -84,19 +84,21 @@ class Perturbed {
     if (q.anchor) scale_ = anchored_scale(request_on(q, q.system, q.anchor->devices));
   }
 
-  double rate(const Resource& r, double factor, int64_t devices) const {
+  double rate(const Resource& r, double factor, int64_t devices,
+              double (*of)(const Request&) = throughput) const {
     Request p = request_on(q_, q_.system, devices);
     if (p.anchor) p.anchor->scale = scale_;
     if (by_arrival_ && p.iterations == 0 && devices < kManyWorkers) p.iterations = kRoundsByArrival;
     if (r.speed != nullptr) {
       p.speeds.*r.speed = factor;
-      return throughput(p);
+      return of(p);
     }
     const System system = perturbed(q_, r, factor);
     p.system = &system;
-    return throughput(p);
+    return of(p);
   }
 
+  /// Without what varies from step to step, which both predictions share.
   /// Whole numbers (channels of a collective, its algorithm) jump somewhere, and a jump within a small step
   /// looks steep: a slope that shrinks with a wider step is a jump.
   double slope(const Resource& r, int64_t devices) const {
@@ -131,7 +133,7 @@ class Perturbed {
   double slope(const Resource& r, int64_t devices, double up) const {
     const double factors[] = {up, 1 / up};
     double rates[2];
-    in_parallel(2, 2, [&](std::size_t i) { rates[i] = rate(r, factors[i], devices); });
+    in_parallel(2, 2, [&](std::size_t i) { rates[i] = rate(r, factors[i], devices, quiet_throughput); });
     const double value = std::log(rates[0] / rates[1]) / (2 * std::log(up));
     return std::abs(value) < 5e-5 ? 0 : value;  // below the resolution of a picosecond clock
   }

@@ -243,10 +243,11 @@ Undisturbed undisturbed(const Request& p) {
 
 double quiet_throughput(const Request& p) {
   check_arguments(p);
-  const bool varies =
-      p.pauses.every > 0 || p.stragglers.share > 0 || !p.then.empty() || !p.beside.empty() || p.anchor;
+  const bool varies = p.disturbance || p.pauses.every > 0 || p.stragglers.share > 0 || !p.then.empty() ||
+                      !p.beside.empty() || p.anchor;
   const Simulation simulation(p);
-  if (varies || !is_static(*simulation.program(make_cluster(*p.system, p.devices)))) return throughput(p);
+  const auto program = simulation.program(make_cluster(*p.system, p.devices));
+  if (varies || !(is_static(*program) || in_lock_step(*program))) return throughput(p);
   return simulation.undisturbed(p.devices, true).rate;
 }
 

@@ -24,8 +24,8 @@ Report simulate_rate(const Request& prediction);
 double throughput(const Request& prediction);
 
 /// throughput() if nothing varied from step to step, from three steps: what is simulated is the same but for
-/// noise. Where the program is not is_static(), with an anchor, pauses, stragglers or other jobs it is
-/// throughput(). Throws as simulate() does.
+/// noise. Where the program is neither is_static() nor in_lock_step(), with an anchor, a disturbance, pauses,
+/// stragglers or other jobs it is throughput(). Throws as simulate() does.
 double quiet_throughput(const Request& prediction);
 
 /// What a job could do if nothing varied from step to step and no transfer slowed another.

@@ -227,10 +227,12 @@ Simulated Simulation::brief(const Simulated& run) const {
   Simulated out;
   out.program = run.program;
   out.options = run.options;
-  const bool equal = is_static(program) && !(p_.pauses.every > 0);  // steps differ only by noise
+  // Then steps differ only by noise.
+  const bool equal = (is_static(program) || in_lock_step(program)) && !(p_.pauses.every > 0);
   const int64_t stages = working_roles(program), all = program.samples_per_iteration / p_.job.batch;
-  if (equal && p_.beside.empty() && !program.grid.axes.empty() && program.micro_batches == 1 &&
-      all > 4 * stages) {
+  const bool shortens = equal && p_.beside.empty() && !program.grid.axes.empty() &&
+                        program.micro_batches == 1 && all > 4 * stages;
+  if (shortens) {
     const Cluster cluster = make_cluster(*p_.system, p_.devices);
     out.shorter = ShorterSteps{2 * stages, 3 * stages, all};
     out.bound.plan = plan_of(out.shorter->more, cluster, run.scale);
@@ -240,13 +242,15 @@ Simulated Simulation::brief(const Simulated& run) const {
     out.shorter = run.shorter;
     out.few = run.few;
   }
-  if (!equal) {
-    out.rate = run.rate;
+  if (equal) {
+    out.options.iterations =
+        std::min(out.options.iterations, static_cast<int32_t>(repeating(program)) * program.micro_batches);
+    out.options.most_iterations = out.options.iterations;
+  }
+  if (!equal || (!shortens && out.options.iterations == run.options.iterations)) {
+    out.rate = run.rate;  // it is the same simulation
     return out;
   }
-  out.options.iterations =
-      std::min(out.options.iterations, static_cast<int32_t>(repeating(program)) * program.micro_batches);
-  out.options.most_iterations = out.options.iterations;
   const auto few = static_cast<std::size_t>(out.options.iterations);
   if (!out.shorter && run.trace.evaluator == "sweep" && few <= run.trace.iteration_end.size()) {
     // In a sweep, iterations do not depend on later ones.

@@ -6,10 +6,10 @@
     python3 tests/mutants.py --count 200 --seed 1 --out mutants.csv
 
 Draws lines of the product, changes each as universalmutator's rules for C++ say, builds, and runs the test programs that
-the change reached, those of the nearest rooms first, until one fails. What does not compile, and what the compiler makes
-the same code of, is drawn again. A row of the table says what was changed and which program noticed ("-": none). Rows of
-a table that is there already are kept, so a run that was stopped goes on; empty the cell of a row to try it again. Files
-are put back; the build folder is build-mutants.
+the change reached, its own room's first and then the quickest, until one fails. What does not compile, and what the
+compiler makes the same code of, is drawn again. A row of the table says what was changed and which program noticed ("-":
+none). Rows of a table that is there already are kept, so a run that was stopped goes on; empty the cell of a row to try
+it again. Files are put back; the build folder is build-mutants.
 """
 import argparse
 import contextlib
@@ -17,6 +17,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import os
 import pathlib
 import random
@@ -27,7 +28,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-mutants"
-# Nearest first. Of `style` what asks the program, not what reads its sources.
+# Of `style` what asks the program, not what reads its sources.
 PROGRAMS = ["base", "models", "topologies", "schemes", "sim", "answers", "exec", "plan", "sweep", "calibration",
             "property", "app", "fuzz_smoke", "style", "cross", "cuda_kernels"]
 FILTERS = {"style": "Stories*:Schemas*:Documents.CommandsOfTheQuestionsRun"}
@@ -100,6 +101,9 @@ def main():
     options.add_argument("--count", type=int, default=200)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--jobs", type=int, default=os.cpu_count())
+    options.add_argument("--budget", type=float, default=math.inf,
+                         help="seconds that the programs tried for a line take when nothing is changed: what only slower "
+                         "ones would notice counts as unnoticed")
     what = options.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=pathlib.Path)
     what.add_argument("--list", action="store_true", help="print what would be tried first, and build nothing")
@@ -139,7 +143,7 @@ def main():
                    check=True, stdout=subprocess.DEVNULL)
     if not build(asked.jobs):
         sys.exit("tests/mutants.py: the product does not build")
-    known_times = BUILD / "unchanged.json"
+    known_times = BUILD / f"unchanged-{asked.jobs}.json"
     takes = json.loads(known_times.read_text()) if known_times.exists() else {}
     for program in PROGRAMS:
         if program not in takes:
@@ -157,13 +161,15 @@ def main():
             if not build(asked.jobs) or objects() == before:
                 return None
             reached = linked()
-            order = PROGRAMS[:]
             room = NEAREST.get(file.split("/")[0], file.split("/")[0])
-            order.sort(key=lambda p: (p != room, PROGRAMS.index(p) < PROGRAMS.index(room), PROGRAMS.index(p)))
-            for program in order:
+            left = asked.budget
+            for program in sorted(PROGRAMS, key=lambda p: (p != room, takes[p][0])):
+                left -= takes[program][0]
+                if left < 0 and program != room:
+                    break
                 asks = program in ("app", "property", "cross", "style") and reached["tandem"] != programs["tandem"]
                 if (asks or reached[program] != programs[program]) and \
-                        not passes(program, asked.jobs, 60 + 3 * takes[program][0], takes[program][1]):
+                        not passes(program, asked.jobs, 60 + 6 * takes[program][0], takes[program][1]):
                     return program
             return "-"
         finally:
