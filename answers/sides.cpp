@@ -100,7 +100,8 @@ bool of_board(std::string_view option) {
 void board_as_sets(Values& file) {
   std::vector<std::string> sets = file.all("set");
   std::vector<Place> places = file.places("set");
-  for (const auto& [path, value] : read_board_changes(file)) sets.push_back(path + "=" + value);
+  for (const auto& [path, value] : read_board_changes(file))
+    sets.push_back(fmt::format("{}={}", path, value));
   for (const char* option : kBoard) {
     for (Place& place : file.places(option)) places.push_back(std::move(place));
     file.set(option, {});

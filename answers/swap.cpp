@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "answers/swap.h"
 
+#include <fmt/format.h>
+
 #include <set>
 
 #include "answers/elasticity.h"
@@ -20,7 +22,7 @@ std::vector<std::pair<std::string, std::string>> accelerators(const Question& q)
     for (const auto& [name, spec] : devices->members()) {
       const std::string& model = spec.at("model").as_text();
       if (Device::load(model).kind != Device::Kind::cpu)
-        out.emplace_back(prefix + "devices." + name + ".model", model);
+        out.emplace_back(fmt::format("{}devices.{}.model", prefix, name), model);
     }
   };
   add("", document);

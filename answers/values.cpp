@@ -155,7 +155,7 @@ void append_places(const Json& value, std::vector<Place>& to) {
 std::string Values::within_file(std::string_view name, std::string_view message) const {
   const auto at = documents_.find(name);
   std::smatch found;
-  const std::string text(message);
+  std::string text(message);
   static const std::regex placed(R"(^(\w+):(\d{1,9}):(\d{1,9}): )");
   if (at == documents_.end() || !std::regex_search(text, found, placed) || found[1].str() != name)
     return text;

@@ -280,9 +280,12 @@ double WayBounds::held_blocks(const Candidate& c) const {
   const int64_t p = c.pipeline, parts = p * c.chunks;
   if (blocks_ < parts) return 0;
   const int64_t all = std::min(c.micro_batches, p), fewer = std::min(c.micro_batches, p - 1);
-  if (c.chunks > 1)  // Narayanan et al. 2021, section 2.2: more forward passes before the first backward pass
-    return static_cast<double>(blocks_ / parts * std::min(c.micro_batches * c.chunks, parts + p - 1));
   int64_t out = blocks_ / p * all;
+  if (c.chunks >
+      1) {  // Narayanan et al. 2021, section 2.2: more forward passes before the first backward pass
+    out = blocks_ / parts * std::min(c.micro_batches * c.chunks, parts + p - 1);
+    return static_cast<double>(out);
+  }
   if (p < 3) return static_cast<double>(out);
   if ((blocks_ + 1) % p == 0) out = std::max(out, (blocks_ + 1) / p * all);
   if (blocks_ % p != 0 && (blocks_ + 2) % p == 0) out = std::max(out, (blocks_ + 2) / p * fewer);

@@ -341,7 +341,7 @@ class WaySearch {
     return roomy || !roomy_;
   }
 
-  void keep(const Waiting& w, Refined r) {
+  void keep(const Waiting& w, const Refined& r) {
     const Candidate& c = all_[w.at];
     Outcome& outcome = outcomes_[c.family];
     if (r.tight && roomy_) tight_.insert(w.at);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -111,7 +112,7 @@ bool colour_allowed() {
 }
 
 std::string duration_words(double seconds) {
-  const auto s = static_cast<int64_t>(std::min(seconds, 1e9) + 0.5);
+  const auto s = std::llround(std::min(seconds, 1e9));
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
   return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);

@@ -97,7 +97,8 @@ std::string Table::grid(const std::vector<std::size_t>& widths, const Layout& la
     for (const std::size_t c : layout.row) {
       if (c == last) break;
       const std::string pad(widths[c] - width(cell(c)), ' ');
-      text += (columns_[c].right ? pad + cell(c) : cell(c) + pad) + gap;
+      text += columns_[c].right ? pad + cell(c) : cell(c) + pad;
+      text += gap;
     }
     const std::string pad(columns_[last].right ? widths[last] - width(cell(last)) : 0, ' ');
     text = hanging(text, pad + cell(last), columns);

@@ -45,7 +45,7 @@ std::optional<RaceResults::Values> RaceResults::get(const std::string& what,
                                                     const std::function<std::optional<Values>()>& measure) {
   const auto found = known_.find(what);
   if (found != known_.end()) return found->second;
-  const std::optional<Values> values = measure();
+  std::optional<Values> values = measure();
   if (!values) return {};
   known_[what] = *values;
   if (!file_.empty()) append(JsonWriter{{"what", what}, {"values", *values}}.dump());

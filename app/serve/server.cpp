@@ -36,7 +36,7 @@ constexpr int kTooLong = 413;
 void put(httplib::Response& out, WebResponse response) {
   out.status = response.status;
   const auto body = std::make_shared<const std::string>(std::move(response.body));
-  out.set_content_provider(body->size(), response.type.c_str(),
+  out.set_content_provider(body->size(), response.type,
                            [body](std::size_t from, std::size_t size, httplib::DataSink& to) {
                              to.write(body->data() + from, size);
                              return true;
@@ -51,12 +51,11 @@ WebResponse refusal(int status, std::string_view why) {
 void put_and_close(httplib::Response& out, const WebResponse& response) {
   out.status = response.status;
   out.set_header("Connection", "close");
-  out.set_chunked_content_provider(response.type.c_str(),
-                                   [body = response.body](std::size_t, httplib::DataSink& to) {
-                                     to.write(body.data(), body.size());
-                                     to.done();     // the response is whole ...
-                                     return false;  // ... and the connection ends
-                                   });
+  out.set_chunked_content_provider(response.type, [body = response.body](std::size_t, httplib::DataSink& to) {
+    to.write(body.data(), body.size());
+    to.done();     // the response is whole ...
+    return false;  // ... and the connection ends
+  });
 }
 
 std::string too_long(const WebSite& site) {
@@ -158,8 +157,8 @@ void serve(WebSite& site, const Listening& at, const std::atomic<bool>& stop,
   set_handlers(server, site);
   int port = at.port;
   if (port == 0) {
-    port = server.bind_to_any_port(at.host.c_str());
-  } else if (!server.bind_to_port(at.host.c_str(), port)) {
+    port = server.bind_to_any_port(at.host);
+  } else if (!server.bind_to_port(at.host, port)) {
     port = -1;
   }
   if (port <= 0)

@@ -61,7 +61,7 @@ std::string profile_of(const Arguments& a, Progress& progress) {
   const Measurements m =
       measure_repeatedly(backends_registry().at("cpu"), {.repetitions = a.integer("repetitions", 2, 1, 1000)},
                          tell, &interrupted);
-  const std::string file = (std::filesystem::temp_directory_path() / "tandem-race-profile.json").string();
+  std::string file = (std::filesystem::temp_directory_path() / "tandem-race-profile.json").string();
   if (!interrupted) write_file(file, fit_machine(m).profile);
   return file;
 }

@@ -21,7 +21,7 @@ constexpr int64_t kPort = 8642;
 constexpr std::size_t kLeastToken = 16;
 
 std::string read_token(const Arguments& arguments, bool loopback) {
-  const std::string token = arguments.text("token", "");
+  std::string token = arguments.text("token", "");
   if (token.empty() && !loopback)
     throw UsageError(fmt::format(
         "--host {}: others can then ask this machine, so a token is needed: --token with {} letters or more",

@@ -26,7 +26,7 @@ namespace {
 constexpr const char *kPages = "docs/validation", *kTables = "calibration/validation";
 
 std::filesystem::path folder_beside(const Arguments& arguments, const char* name) {
-  const auto folder = std::filesystem::path(arguments.text("out", "")).parent_path() / name;
+  auto folder = std::filesystem::path(arguments.text("out", "")).parent_path() / name;
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure)

@@ -3,6 +3,7 @@
 // of what is ready.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/cross/settings.h"
@@ -94,7 +95,10 @@ TEST(Rounds, AsynchronousDevicesKeepTheirBuckets) {
     EXPECT_EQ(make_program(e).buckets.size() == 1, backend.asynchronous) << backend.name;
     const ExecutionResult r = execute(e);
     EXPECT_EQ(r.report.network.all_reduces_per_step == 0, backend.asynchronous) << backend.name;
-    EXPECT_EQ(r.report.notes.empty(), !backend.asynchronous) << backend.name;
+    // Besides there may be notes on the cores of the machine.
+    const auto told = [](const std::string& note) { return note.starts_with("cycle: "); };
+    EXPECT_EQ(std::any_of(r.report.notes.begin(), r.report.notes.end(), told), backend.asynchronous)
+        << backend.name;
   }
 }
 

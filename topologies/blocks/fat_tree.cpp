@@ -36,7 +36,9 @@ double fullest(double flows, double cables) {
   const double least = std::max(0.0, std::floor(mean - 40 * std::sqrt(mean)));  // no cable has less
   double term = std::exp(least * std::log(mean) - mean - std::lgamma(least + 1));
   double sum = std::ceil(mean), below = term, first = least * term, second = least * first;
-  for (double m = least + 1; m <= flows; ++m) {
+  const auto last = static_cast<int64_t>(flows);
+  for (int64_t k = static_cast<int64_t>(least) + 1; k <= last; ++k) {
+    const auto m = static_cast<double>(k);
     term *= mean / m;
     below += term;
     first += m * term;

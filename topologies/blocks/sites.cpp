@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/error.h"
 #include "topologies/blocks/network.h"
 
 namespace tandem::topologies {
@@ -35,6 +36,7 @@ class Sites : public Network {
     int64_t first = 0;
     for (Site& site : sites_) {
       if (site.nodes < 0) {
+        TANDEM_CHECK(open > 0);
         site.nodes = (rest + open - 1) / open;
         rest -= site.nodes;
         --open;
