@@ -281,8 +281,8 @@ double WayBounds::held_blocks(const Candidate& c) const {
   if (blocks_ < parts) return 0;
   const int64_t all = std::min(c.micro_batches, p), fewer = std::min(c.micro_batches, p - 1);
   int64_t out = blocks_ / p * all;
-  if (c.chunks >
-      1) {  // Narayanan et al. 2021, section 2.2: more forward passes before the first backward pass
+  // Narayanan et al. 2021, section 2.2: more forward passes before the first backward pass
+  if (c.chunks > 1) {
     out = blocks_ / parts * std::min(c.micro_batches * c.chunks, parts + p - 1);
     return static_cast<double>(out);
   }

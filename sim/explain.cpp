@@ -256,7 +256,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Request& 
 
 void explain(Report& r, const Request& p, const Simulation& simulation, const Simulated& run, bool anchored) {
   const UsedDevices used = used_devices(*p.system, p.devices);
-  const std::vector<std::string> unmet = unmet_kinds(p, used.sorts);
+  const auto unmet = p.anchor ? std::vector<std::string>{} : unmet_kinds(p, used.sorts);
   const Device& device = p.system->device(p.system->accelerator(0));
   add_time_shares(r, run.trace, run.bound,
                   [&](uint32_t worker) { return worker_name(p, used.cluster, worker); });
@@ -270,7 +270,7 @@ void explain(Report& r, const Request& p, const Simulation& simulation, const Si
   r.rate.interval = interval(r.rate.samples_per_second, r.rate.errors);
   if (says_nothing(r.rate.interval.low, r.rate.interval.high)) r.notes.push_back(too_wide(r, p));
   r.basis.extrapolates = extrapolates(p, run.bound, used.sorts);
-  if (!p.anchor) note_kinds(r, unmet);
+  note_kinds(r, unmet);
   note_stragglers(r, p, used.cluster, run.bound.plan);
   note_pauses(r, p, run);
   note_host(r, p, used.cluster);

@@ -201,7 +201,7 @@ std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const 
   const TimeShare& t = r.time.share;
   std::vector<ErrorSource> out = {{std::string(kRunToRun), kRunSpread}};
   add_kernels(out, p, used.sorts, bound.error, t.compute + t.launch + t.waiting + t.idle);
-  if (!p.anchor && !unmet.empty())
+  if (!unmet.empty())
     out.push_back({fmt::format("{}, which no two sources have", fmt::join(unmet, " and ")), kUnmet});
   if (t.launch > 0 && !p.anchor)
     out.push_back({fmt::format("host of {} under {}", p.system->name(), p.job.scheme->recipe.name),

@@ -25,7 +25,8 @@ LinkError link_error(const Report& r, const Request& p, const UsedDevices& used,
                      const Simulated& run);
 
 /// Relative standard errors of the samples/s by source, from the time shares of `r`; two predictions share
-/// those that have the same name. `bound`: of the job, without an anchor; `unmet`: unmet_kinds() of it.
+/// those that have the same name. `bound`: of the job, without an anchor; `unmet`: unmet_kinds() of it, none
+/// with an anchor.
 std::vector<ErrorSource> error_sources(const Report& r, const Request& p, const UsedDevices& used,
                                        const std::vector<std::string>& unmet, const Bound& bound,
                                        const LinkError& links);
