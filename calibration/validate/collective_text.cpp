@@ -91,7 +91,7 @@ void add_siblings(const Logs& logs, GeometricErrors& stock, GeometricErrors& cor
 
 /// "dgx-a100, nccl-2.27.3".
 std::string machine_and_library(const CollectiveRow& row) {
-  const std::string system = row.system.substr(0, row.system.find(".json"));
+  std::string system = row.system.substr(0, row.system.find(".json"));
   const std::string key = "communication.library=";
   const std::size_t at = row.sets.find(key);
   if (at == std::string::npos) return system;

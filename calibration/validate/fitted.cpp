@@ -95,7 +95,7 @@ void add_power(std::vector<FittedConstant>& out) {
     }
     if (entry.find("source") != nullptr) return;
     for (const auto& [key, below] : entry.members())
-      if (key != "summary" && key != "of") add(name.empty() ? key : name + "." + key, below);
+      if (key != "summary" && key != "of") add(name.empty() ? key : fmt::format("{}.{}", name, key), below);
   };
   add("", Json::load(data_root() + "/" + devices));
   const Json draw = Json::load(data_root() + "/" + machines);
