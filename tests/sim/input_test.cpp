@@ -2,6 +2,7 @@
 // Real input, by what its slowest stage must give.
 #include <gtest/gtest.h>
 
+#include "sim/cost/input_costs.h"
 #include "tests/sim/prediction.h"
 #include "topologies/system.h"
 
@@ -155,6 +156,18 @@ TEST(Input, IsCopiedEncodedWhereTheDeviceDecodes) {
   job.loading.decoded = true;
   EXPECT_EQ(bytes(CopyKind::read), -1);
   EXPECT_EQ(bytes(CopyKind::input), decoded);
+}
+
+/// By the source in sim/cost/input_costs.h: 7,830 images of 551 x 676 a second.
+TEST(Input, IsDecodedOnTheDeviceByPixels) {
+  const Graph graph = Graph::load("alexnet");
+  Job job{&graph, nullptr, 16, Precision::fp32, &optimizer("momentum")};
+  EXPECT_NEAR(device_decode_seconds(job), 500.0 * 375 / (7830.0 * 551 * 676), 1e-12)
+      << "ImageNet's mean image";
+  job.loading.decode_seconds = 8.4e-3;
+  EXPECT_NEAR(device_decode_seconds(job), 2 * 500.0 * 375 / (7830.0 * 551 * 676), 1e-12) << "twice as large";
+  job.loading.data = StoredData{10'000, 100e3, 551 * 676, ImageFormat::jpeg, true};
+  EXPECT_NEAR(device_decode_seconds(job), 1.0 / 7830, 1e-12);
 }
 
 /// Where launches bind, a host that began before the first samples would let the device go faster for some
