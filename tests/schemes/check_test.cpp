@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 
 #include "tests/schemes/fixtures.h"
 
@@ -41,6 +42,12 @@ TEST(Check, RefusesBadTables) {
   EXPECT_REFUSED("needs a role", { p.roles.clear(); });
   EXPECT_REFUSED("no instances", { p.roles[0].mesh.axes[0].size = 0; });
   EXPECT_REFUSED("at least one iteration", { p.micro_batches = 0; });
+  EXPECT_REFUSED("a negative delay", { p.delay = -1; });
+  EXPECT_REFUSED("a negative number of cores", { p.comm_cores = -1; });
+  EXPECT_REFUSED("a negative number of replicas", { p.replicas = -1; });
+  EXPECT_REFUSED("negative samples per iteration", { p.samples_per_iteration = -1; });
+  EXPECT_REFUSED("a name without spaces", { p.roles[0].mesh.axes[0].name = "a b"; });
+  EXPECT_REFUSED("must be numbers", { p.tasks[0].averaging.rate = std::numeric_limits<float>::quiet_NaN(); });
   EXPECT_REFUSED("more than 2^31", { p.roles[0].mesh.axes[0].size = INT32_MAX; });
   EXPECT_REFUSED("must repeat every iteration", { p.roles[0].on_channel = 0; });
   EXPECT_REFUSED("channel that does not exist", { p.roles[1].on_channel = 9; });
@@ -86,6 +93,7 @@ TEST(Check, RefusesIndicesThatDoNotExist) {
   });
   EXPECT_REFUSED("bucket that does not exist",
                  { worker_op(p, OpKind::collective).key = behind(p.buckets.size()); });
+  EXPECT_REFUSED("is of a role that does not exist", { p.buckets.back().role = behind(p.roles.size()); });
   EXPECT_REFUSED("role that does not exist", { p.channels[0].to_role = behind(p.roles.size()); });
   EXPECT_REFUSED("role that does not exist", { p.channels[1].from_role = behind(p.roles.size()); });
   EXPECT_REFUSED("channel that does not exist",
@@ -104,6 +112,7 @@ TEST(Check, DrawsLinesWhereTheRulesDo) {
   EXPECT_REFUSED("no instances", { p.roles[0].mesh.axes[1].size = 0; });
   EXPECT_REFUSED("without spaces", { p.roles[0].mesh.axes[0].name = "a:b"; });
   EXPECT_REFUSED("does not follow", { p.buckets[0].first = 1; });
+  EXPECT_REFUSED("comes after those of a later role", { p.buckets[0].role = 1; });
   EXPECT_REFUSED("does not follow", { p.buckets[0].elements = -1; });
   EXPECT_REFUSED("does not follow", { p.buckets.back().elements = INT64_MAX - p.buckets.back().first + 1; });
   EXPECT_REFUSED("negative bytes", { p.channels[0].key_bytes[0].n = -1; });
