@@ -86,6 +86,22 @@ TEST(PowerLimit, WidensTheIntervalByWhatIsNotKnownOfIt) {
   EXPECT_LT(below(slow), below(plain));
 }
 
+/// Whoever waits for a limited device, waits as long as it computes.
+TEST(PowerLimit, IsAsDoubtfulForThoseThatWait) {
+  const Report one = limited({{"devices.gpu3.power_limit", "150W"}}, 4),
+               all = limited({{"devices.*.power_limit", "150W"}}, 4);
+  const auto per_share = [](const Report& r) {
+    for (const ErrorSource& e : r.rate.errors) {
+      if (e.source == "v100-pcie at 60 % of its rated power")
+        return e.sigma / (r.time.share.compute + r.time.share.waiting);
+    }
+    return 0.0;
+  };
+  ASSERT_GT(one.time.share.waiting, 0.05);
+  EXPECT_GT(per_share(all), 0);
+  EXPECT_NEAR(per_share(one), per_share(all), 1e-9);
+}
+
 TEST(PowerLimit, SaysWhoseFiguresTheseAre) {
   EXPECT_THAT(limited({{"devices.*.power_limit", "175W"}}).notes,
               Contains(HasSubstr("by clocks and voltages of V100 (Zeus, 2023)")));
