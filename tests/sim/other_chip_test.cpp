@@ -69,6 +69,14 @@ TEST(OtherChip, TwiceTheFiguresAreHalfTheTime) {
   EXPECT_LT(streamed, 0.85);
 }
 
+/// Where fp8 was not measured, what was in bf16 stands for it; every other format that was stands for itself.
+TEST(OtherChip, KernelsInBf16StandForThoseInFp8) {
+  using sim::MachineProfile;
+  EXPECT_EQ(MachineProfile::find("h200", Precision::fp8)->origin().format, Precision::bf16);
+  EXPECT_EQ(MachineProfile::find("h200", Precision::bf16)->origin().format, Precision::bf16);
+  EXPECT_EQ(MachineProfile::find("h200", Precision::fp32)->origin().format, Precision::fp32);
+}
+
 /// Of kernels that were measured in bf16: large products take less long in fp8, all else as long.
 TEST(OtherChip, InFp8OnlyProductsAreFaster) {
   const Device h200 = Device::load("h200-sxm");
