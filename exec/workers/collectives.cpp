@@ -179,7 +179,7 @@ OpHandler::Act Collectives::collective(uint32_t index) {
   const Collective& c = plan_.program().collectives[op.what];
   const GroupMember m = plan_.member(c, instance_);
   Buffer whole = buffer(index);
-  float* const gradients = whole.at;
+  const HalfFormats::Gradients gradients{whole.at, whole.elements};
   const int64_t each = narrowed_words(plan_.program(), op) / m.ranks;
   if (each > 0) whole = {parts_.half.gathered(), each * m.ranks};
   const HalfGradients half = half_gradients(plan_.program(), op);
@@ -215,7 +215,7 @@ OpHandler::Act Collectives::collective(uint32_t index) {
     float* const at = whole.at + (halves ? 0 : late);
     if (bring) bring(iteration);
     if (each > 0) parts_.half.narrow_share(key, at + m.rank * each, lane);
-    if (casts) parts_.half.narrow_gradients(half, at, gradients + late, lane);
+    if (casts) parts_.half.narrow_gradients(half, at, {gradients.at + late, gradients.elements}, lane);
     if (brings) move_parts(whole, m.rank, false, lane);
     const int64_t began = meet(meeting, at);
     if (takes) move_parts(whole, m.rank, true, lane);
@@ -225,7 +225,8 @@ OpHandler::Act Collectives::collective(uint32_t index) {
       device_->scale(more, share, n, lane);
     }
     if (each > 0) parts_.half.upcast_shares(key, m, at, each, lane);
-    if (casts) parts_.half.upcast_gradients(half, m.rank, gradients + late, at, lane);
+    if (casts)
+      parts_.half.upcast_gradients(half, m.rank, {gradients.at + late, gradients.elements}, at, lane);
     if (keep) keep(iteration);
     renew(copies, lane);
     if (waits) device_->synchronize(lane);

@@ -17,9 +17,14 @@ class HalfFormats : public OpHandler {
   float* memory_of(const Op& op) const;
   /// Where members' shares of gathered parameters are.
   float* gathered() const { return narrowed_; }
-  void narrow_gradients(const HalfGradients& form, float* words, const float* gradients, Lane lane) const;
+  /// As many as there are: what travels may be a share that is rounded up.
+  struct Gradients {
+    float* at = nullptr;
+    int64_t elements = 0;
+  };
+  void narrow_gradients(const HalfGradients& form, float* words, Gradients from, Lane lane) const;
   /// For a reduce-scatter only the member's part.
-  void upcast_gradients(const HalfGradients& form, uint32_t rank, float* gradients, const float* words,
+  void upcast_gradients(const HalfGradients& form, uint32_t rank, Gradients to, const float* words,
                         Lane lane) const;
   /// This worker's share of the parameters, to its place among all shares.
   void narrow_share(uint32_t key, float* words, Lane lane) const;
