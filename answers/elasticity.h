@@ -59,8 +59,8 @@ struct Elasticity {
 double elasticity_step(const Question& question);
 
 /// Largest magnitude (on the most devices that hold the model) first. Throws InputError with what would help
-/// if the model fits none of the counts; without `check_memory` it is taken to fit all. Cost: three
-/// predictions per resource and device count.
+/// if the model fits none of the counts; without `check_memory` it is taken to fit all. Slopes are those of
+/// quiet_throughput(). Cost: three predictions per resource and device count.
 std::vector<Elasticity> elasticities(const Question& question, bool check_memory = true);
 
 /// Changes are not tried on machines with more links.

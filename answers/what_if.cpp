@@ -104,7 +104,7 @@ std::string other_system(const Question& q, const Report& last) {
 
 std::string smaller_format(const Question& q, const Report& last) {
   if (q.anchor || q.precision != Precision::fp32) return "";
-  const auto sorts = device_sorts(q.system, make_cluster(q.system, last.setup.devices));
+  const auto sorts = used_devices(q.system, last.setup.devices).sorts;
   for (const Precision to : {Precision::tf32, Precision::bf16, Precision::fp16}) {
     const bool faster = std::all_of(sorts.begin(), sorts.end(), [&](const DeviceSort& sort) {
       const Device& device = q.system.device(sort.first);

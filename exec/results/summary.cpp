@@ -338,7 +338,7 @@ class Summary {
       };
       auto use = std::find_if(r.libraries.begin(), r.libraries.end(), same);
       if (use == r.libraries.end())
-        use = r.libraries.insert(use, {std::string(name(c.function)), c.library, c.engine, c.refused, 0, {}});
+        use = r.libraries.insert(use, {std::string(name(c.function)), c.library, c.engine, c.refused});
       ++use->calls;
       use->workspace.n = std::max(use->workspace.n, c.workspace_bytes);
       use->share += c.flops;

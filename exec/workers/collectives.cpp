@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <span>
 #include <thread>
 
 #include "exec/layout/memory.h"
@@ -179,7 +180,7 @@ OpHandler::Act Collectives::collective(uint32_t index) {
   const Collective& c = plan_.program().collectives[op.what];
   const GroupMember m = plan_.member(c, instance_);
   Buffer whole = buffer(index);
-  const HalfFormats::Gradients gradients{whole.at, whole.elements};
+  const std::span gradients(whole.at, static_cast<std::size_t>(whole.elements));
   const int64_t each = narrowed_words(plan_.program(), op) / m.ranks;
   if (each > 0) whole = {parts_.half.gathered(), each * m.ranks};
   const HalfGradients half = half_gradients(plan_.program(), op);
@@ -215,7 +216,7 @@ OpHandler::Act Collectives::collective(uint32_t index) {
     float* const at = whole.at + (halves ? 0 : late);
     if (bring) bring(iteration);
     if (each > 0) parts_.half.narrow_share(key, at + m.rank * each, lane);
-    if (casts) parts_.half.narrow_gradients(half, at, {gradients.at + late, gradients.elements}, lane);
+    if (casts) parts_.half.narrow_gradients(half, at, {gradients.data() + late, gradients.size()}, lane);
     if (brings) move_parts(whole, m.rank, false, lane);
     const int64_t began = meet(meeting, at);
     if (takes) move_parts(whole, m.rank, true, lane);
@@ -226,7 +227,7 @@ OpHandler::Act Collectives::collective(uint32_t index) {
     }
     if (each > 0) parts_.half.upcast_shares(key, m, at, each, lane);
     if (casts)
-      parts_.half.upcast_gradients(half, m.rank, {gradients.at + late, gradients.elements}, at, lane);
+      parts_.half.upcast_gradients(half, m.rank, {gradients.data() + late, gradients.size()}, at, lane);
     if (keep) keep(iteration);
     renew(copies, lane);
     if (waits) device_->synchronize(lane);

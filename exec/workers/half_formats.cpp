@@ -31,20 +31,21 @@ HalfFormats::HalfFormats(const Workplace& place) : OpHandler(place) {
 
 float* HalfFormats::memory_of(const Op& op) const { return half_ + half_place(plan_.program(), role(), op); }
 
-void HalfFormats::narrow_gradients(const HalfGradients& form, float* words, Gradients from, Lane lane) const {
+void HalfFormats::narrow_gradients(const HalfGradients& form, float* words, std::span<const float> from,
+                                   Lane lane) const {
   for (uint32_t part = 0; part < form.parts; ++part) {
     const Slice s = half_part(form, part);
-    device_->narrow_gradients(words + part * form.each(), from.at + s.first,
-                              std::min(s.elements, from.elements - s.first), lane);
+    device_->narrow_gradients(words + part * form.each(), from.data() + s.first,
+                              std::min(s.elements, std::ssize(from) - s.first), lane);
   }
 }
 
-void HalfFormats::upcast_gradients(const HalfGradients& form, uint32_t rank, Gradients to, const float* words,
-                                   Lane lane) const {
+void HalfFormats::upcast_gradients(const HalfGradients& form, uint32_t rank, std::span<float> to,
+                                   const float* words, Lane lane) const {
   const uint32_t part = form.parts > 1 ? rank : 0;
   const Slice s = half_part(form, part);
-  device_->upcast_gradients(to.at + s.first, words + part * form.each(),
-                            std::min(s.elements, to.elements - s.first), lane);
+  device_->upcast_gradients(to.data() + s.first, words + part * form.each(),
+                            std::min(s.elements, std::ssize(to) - s.first), lane);
 }
 
 void HalfFormats::narrow_share(uint32_t key, float* words, Lane lane) const {
@@ -65,7 +66,8 @@ OpHandler::Act HalfFormats::bind(uint32_t index) {
   const Op& op = role().ops[index];
   const HalfGradients form = half_gradients(plan_.program(), op);
   float* const words = memory_of(op);
-  const Gradients gradients{gradients_at(plan_.program().buckets[op.key].first), form.elements};
+  const std::span gradients(gradients_at(plan_.program().buckets[op.key].first),
+                            static_cast<std::size_t>(form.elements));
   const bool back = plan_.program().tasks[op.what].pass == Pass::update;
   return [=, this, lane = op.lane](int32_t) {
     if (back)

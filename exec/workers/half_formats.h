@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // 2-byte formats in which gradients and gathered parameters travel. Internal to exec.
+#include <cstdint>
+#include <span>
+
 #include "exec/layout/half_gradients.h"
 #include "exec/workers/handler.h"
 
@@ -17,14 +20,11 @@ class HalfFormats : public OpHandler {
   float* memory_of(const Op& op) const;
   /// Where members' shares of gathered parameters are.
   float* gathered() const { return narrowed_; }
-  /// As many as there are: what travels may be a share that is rounded up.
-  struct Gradients {
-    float* at = nullptr;
-    int64_t elements = 0;
-  };
-  void narrow_gradients(const HalfGradients& form, float* words, Gradients from, Lane lane) const;
-  /// For a reduce-scatter only the member's part.
-  void upcast_gradients(const HalfGradients& form, uint32_t rank, Gradients to, const float* words,
+  /// No more than `from` has: a share that travels may be rounded up.
+  void narrow_gradients(const HalfGradients& form, float* words, std::span<const float> from,
+                        Lane lane) const;
+  /// The reverse; for a reduce-scatter only the member's part.
+  void upcast_gradients(const HalfGradients& form, uint32_t rank, std::span<float> to, const float* words,
                         Lane lane) const;
   /// This worker's share of the parameters, to its place among all shares.
   void narrow_share(uint32_t key, float* words, Lane lane) const;

@@ -134,8 +134,8 @@ struct LibraryUse {
   std::string engine;   ///< by the library's own number or name
   std::string refused;  ///< why own kernels compute them; empty where the library does
   int64_t calls = 0;
-  Bytes workspace;   ///< the largest of one call
-  double share = 0;  ///< of the operations that libraries were asked for
+  Bytes workspace = {};  ///< the largest of one call
+  double share = 0;      ///< of the operations that libraries were asked for
 };
 
 /// What failures leave of the rate, where an MTBF was given (answers/goodput.h has the formulas). Times
